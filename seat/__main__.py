@@ -1,0 +1,5 @@
+"""python -m seat."""
+
+from seat.cli import main
+
+main()

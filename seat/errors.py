@@ -1,0 +1,250 @@
+"""Say what can go wrong, once. Knows sentences and machine-readable codes; no HTTP, no torch.
+
+    SeatError
+    ├── InvalidRequest              the client must change something
+    │   ├── MissingField            a form field is absent or empty
+    │   ├── MalformedForm           the body is not the form it claims to be
+    │   ├── UnsupportedValue        a field holds a value this seat does not know
+    │   ├── UndecodableAudio        the file holds no audio that can be read
+    │   ├── AudioTooLong            more audio than this seat accepts
+    │   ├── UploadTooLarge          more bytes than this seat accepts
+    │   ├── TooManyParts            more form parts than this seat reads
+    │   ├── ModelNotFound           no model of that name here
+    │   └── InvalidApiKey           no key, or one that is not known
+    ├── Unavailable                 the same request can succeed later
+    │   ├── ModelLoading            the seat has not warmed up yet
+    │   ├── QueueFull               as much work waits as may wait
+    │   ├── Stalled                 the GPU thread does not come back
+    │   └── ShuttingDown            the seat is about to stop
+    ├── ClientDisconnected          nobody waits for the answer any more
+    ├── DeadlineExceeded            the answer would have come too late
+    ├── RecognitionFailed           the model raised on this audio
+    └── CannotStart                 the process must end; never an answer over HTTP
+        ├── InvalidSettings         the environment asks for what does not exist
+        ├── DeviceUnavailable       the device asked for does not answer
+        ├── ModelUnavailable        the weights cannot be found or read
+        └── ChecksumMismatch        the weights are not the ones that were pinned
+
+A class takes facts and builds its own sentence. ``param`` names the form field at fault, ``code`` is stable for programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class SeatError(Exception):
+    """Anything the seat says about itself or about a request."""
+
+    code: ClassVar[str | None] = None
+    """A stable identifier for programs, or None where the kind of error says it all."""
+
+    param: str | None = None
+    """The form field at fault, or None."""
+
+
+class InvalidRequest(SeatError):
+    """The client must change the request; sending it again unchanged is pointless."""
+
+
+class MissingField(InvalidRequest):
+    """A form field is absent or empty."""
+
+    code = "missing_required_parameter"
+
+    def __init__(self, *, param: str, sentence: str | None = None) -> None:
+        super().__init__(sentence or f"Missing required parameter: '{param}'.")
+        self.param = param
+
+
+class MalformedForm(InvalidRequest):
+    """The body is not the multipart form it claims to be."""
+
+    code = "invalid_form"
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(f"The request body is not a readable multipart/form-data form: {reason}.")
+
+
+class UnsupportedValue(InvalidRequest):
+    """A field holds a value this seat does not know."""
+
+    code = "unsupported_value"
+
+    def __init__(self, *, param: str, value: str, supported: Iterable[str]) -> None:
+        known = ", ".join(f"'{name}'" for name in supported)
+        super().__init__(f"Unsupported value: '{value}' is not supported for '{param}'. Supported values are: {known}.")
+        self.param = param
+
+
+class UndecodableAudio(InvalidRequest):
+    """The file holds no audio that can be read."""
+
+    code = "invalid_audio"
+    param = "file"
+
+    def __init__(self, *, reason: str) -> None:
+        super().__init__(f"The audio file could not be decoded: {reason}.")
+
+
+class AudioTooLong(InvalidRequest):
+    """More audio than ``SEAT_MAX_AUDIO_S``. Found while decoding, so only a lower bound of the duration is known."""
+
+    code = "audio_too_long"
+    param = "file"
+
+    def __init__(self, *, limit_s: float) -> None:
+        super().__init__(f"The audio is longer than the {limit_s:g} seconds this server accepts. Send it in parts.")
+
+
+class UploadTooLarge(InvalidRequest):
+    """More bytes than ``SEAT_MAX_UPLOAD_MIB``."""
+
+    code = "upload_too_large"
+    param = "file"
+
+    def __init__(self, *, limit_mib: int) -> None:
+        super().__init__(f"The upload is larger than the {limit_mib} MiB this server accepts.")
+
+
+class TooManyParts(InvalidRequest):
+    """More form parts, or larger text fields, than a transcription request can need."""
+
+    code = "too_many_parts"
+
+    def __init__(self, *, limit: str) -> None:
+        super().__init__(f"The form is larger than this server reads: at most {limit}.")
+
+
+class ModelNotFound(InvalidRequest):
+    """No model of that name here."""
+
+    code = "model_not_found"
+    param = "model"
+
+    def __init__(self, *, model: str, served: Iterable[str]) -> None:
+        names = ", ".join(f"'{name}'" for name in served)
+        super().__init__(f"The model '{model}' does not exist on this server. It serves {names}.")
+
+
+class InvalidApiKey(InvalidRequest):
+    """No key, or one that is not known. The sentence never repeats what was sent."""
+
+    code = "invalid_api_key"
+
+    def __init__(self, *, given: bool) -> None:
+        super().__init__(
+            "Incorrect API key provided."
+            if given
+            else "You did not provide an API key. Send it in the Authorization header: 'Authorization: Bearer KEY'."
+        )
+
+
+class Unavailable(SeatError):
+    """The same request can succeed later."""
+
+    def __init__(self, sentence: str, *, retry_after_s: int) -> None:
+        super().__init__(sentence)
+        self.retry_after_s = retry_after_s
+        """Whole seconds after which trying again makes sense, at most 120: the openai SDK gives up above that."""
+
+
+class ModelLoading(Unavailable):
+    """The seat has not warmed up yet."""
+
+    code = "model_loading"
+
+    def __init__(self) -> None:
+        super().__init__("The model is still loading.", retry_after_s=5)
+
+
+class QueueFull(Unavailable):
+    """As much work waits as may wait."""
+
+    code = "queue_full"
+
+    def __init__(self, *, waiting: str, retry_after_s: int) -> None:
+        super().__init__(f"The queue is full: {waiting} are waiting.", retry_after_s=retry_after_s)
+
+
+class Stalled(Unavailable):
+    """The GPU thread has been in one call for longer than ``SEAT_STALL_S``."""
+
+    code = "gpu_stalled"
+
+    def __init__(self) -> None:
+        super().__init__("The model does not respond.", retry_after_s=60)
+
+
+class ShuttingDown(Unavailable):
+    """The seat is about to stop."""
+
+    code = "shutting_down"
+
+    def __init__(self) -> None:
+        super().__init__("The server is shutting down.", retry_after_s=5)
+
+
+class ClientDisconnected(SeatError):
+    """Nobody waits for the answer any more."""
+
+    code = "client_disconnected"
+
+    def __init__(self) -> None:
+        super().__init__("The client closed the connection.")
+
+
+class DeadlineExceeded(SeatError):
+    """The request waited longer than its deadline."""
+
+    code = "deadline_exceeded"
+
+    def __init__(self, *, deadline_s: float) -> None:
+        super().__init__(f"The transcription did not finish within {deadline_s:g} seconds.")
+
+
+class RecognitionFailed(SeatError):
+    """The model raised on this audio; the cause is chained."""
+
+    code = "recognition_failed"
+
+    def __init__(self) -> None:
+        super().__init__("The model failed on this audio.")
+
+
+class CannotStart(SeatError):
+    """The process must end; the sentence says what to do."""
+
+
+class InvalidSettings(CannotStart):
+    """The environment asks for what does not exist."""
+
+    def __init__(self, *, problems: Iterable[str]) -> None:
+        super().__init__("The settings are not usable:\n" + "\n".join(f"  {problem}" for problem in problems))
+
+
+class DeviceUnavailable(CannotStart):
+    """The device asked for does not answer."""
+
+    def __init__(self, *, device: str, reason: str) -> None:
+        super().__init__(
+            f"SEAT_DEVICE={device} was asked for, but {reason}. Make the card visible to this process, "
+            "or set SEAT_DEVICE=cpu to run on the processor."
+        )
+
+
+class ModelUnavailable(CannotStart):
+    """The weights cannot be found or read."""
+
+    def __init__(self, *, model: str, reason: str) -> None:
+        super().__init__(f"The model '{model}' cannot be loaded: {reason}.")
+
+
+class ChecksumMismatch(CannotStart):
+    """The weights are not the ones that were pinned."""
+
+    def __init__(self, *, path: str, expected: str, actual: str) -> None:
+        super().__init__(
+            f"{path} has the SHA-256 {actual}, but SEAT_MODEL_SHA256 asks for {expected}. Nothing was loaded."
+        )

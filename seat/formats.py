@@ -1,0 +1,108 @@
+"""Write a transcript in the five formats of OpenAI's audio API. Knows their fields; no HTTP, no model."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Collection, Iterable
+from typing import Any, Final, Literal
+
+from seat.transcript import Segment, Transcript, Word
+
+Format = Literal["json", "text", "srt", "vtt", "verbose_json"]
+Granularity = Literal["word", "segment"]
+
+FORMATS: Final[tuple[Format, ...]] = ("json", "text", "srt", "vtt", "verbose_json")
+GRANULARITIES: Final[tuple[Granularity, ...]] = ("word", "segment")
+
+TIME_DIGITS = 3
+"""Decimals of every time in an answer: milliseconds."""
+
+
+def text(transcript: Transcript) -> str:
+    """The words on one line, with a line feed at the end as OpenAI sends it."""
+    return transcript.text + "\n"
+
+
+def json(transcript: Transcript) -> dict[str, Any]:
+    """OpenAI's `Transcription` object."""
+    return {"text": transcript.text, "usage": _usage(transcript)}
+
+
+def verbose_json(transcript: Transcript, granularities: Collection[Granularity]) -> dict[str, Any]:
+    """OpenAI's `TranscriptionVerbose` object.
+
+    Args:
+        transcript: What was said.
+        granularities: 'word' adds ``words``, 'segment' adds ``segments``.
+    """
+    answer: dict[str, Any] = {
+        "task": "transcribe",
+        "language": transcript.language,
+        "duration": round(transcript.duration_s, TIME_DIGITS),
+        "text": transcript.text,
+    }
+    if "segment" in granularities:
+        answer["segments"] = [_segment(number, segment) for number, segment in enumerate(transcript.segments)]
+    if "word" in granularities:
+        answer["words"] = [_word(word) for word in transcript.words]
+    return answer | {"usage": _usage(transcript)}
+
+
+def _usage(transcript: Transcript) -> dict[str, Any]:
+    """What a bill counts: whole seconds, rounded up as OpenAI does."""
+    return {"type": "duration", "seconds": math.ceil(transcript.duration_s)}
+
+
+def _word(word: Word) -> dict[str, Any]:
+    return {
+        "word": word.text,
+        "start": round(word.start_s, TIME_DIGITS),
+        "end": round(word.end_s, TIME_DIGITS),
+        "confidence": round(word.confidence, 4),
+    }
+
+
+def _segment(number: int, segment: Segment) -> dict[str, Any]:
+    written = segment.text.encode()
+    return {
+        "id": number,
+        "seek": 0,
+        "start": round(segment.start_s, TIME_DIGITS),
+        "end": round(segment.end_s, TIME_DIGITS),
+        "text": segment.text,
+        "tokens": list(segment.tokens),
+        "temperature": 0.0,
+        "avg_logprob": round(segment.avg_logprob, 6),
+        "compression_ratio": round(len(written) / len(zlib.compress(written)), 4),
+        "no_speech_prob": 0.0,
+    }
+
+
+def srt(transcript: Transcript) -> str:
+    """SubRip: numbered cues, one per segment; empty where nothing was said."""
+    return "".join(
+        f"{number}\n{timestamp(segment.start_s, ',')} --> {timestamp(segment.end_s, ',')}\n{segment.text}\n\n"
+        for number, segment in enumerate(transcript.segments, start=1)
+    )
+
+
+def vtt(transcript: Transcript) -> str:
+    """WebVTT: a header and one cue per segment."""
+    return "\n".join(["WEBVTT\n", *_vtt_cues(transcript.segments)])
+
+
+def _vtt_cues(segments: Iterable[Segment]) -> Iterable[str]:
+    for segment in segments:
+        yield f"{timestamp(segment.start_s, '.')} --> {timestamp(segment.end_s, '.')}\n{segment.text}\n"
+
+
+def timestamp(seconds: float, decimal_mark: str) -> str:
+    """Write a time as HH:MM:SS and milliseconds, rounded once and carried: 59.9996 is 00:01:00.000.
+
+    Hours are always written: LiteLLM reads a duration from subtitles only where they are.
+    """
+    minutes, milliseconds = divmod(round(seconds * 1000), 60_000)
+    hours, minutes = divmod(minutes, 60)
+    whole, milliseconds = divmod(milliseconds, 1000)
+    return f"{hours:02}:{minutes:02}:{whole:02}{decimal_mark}{milliseconds:03}"

@@ -1,0 +1,95 @@
+"""The border to a model: waveforms in, token numbers out. Knows samples, frames and tokens; no torch, no NeMo.
+
+Fakes in tests and `seat.gpu.nemo` implement the same protocol, so everything above this line runs without a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+SAMPLE_RATE = 16_000
+"""Samples per second of every waveform inside the seat; what Parakeet models are trained on."""
+
+Waveform = NDArray[np.int16]
+"""Mono samples at `SAMPLE_RATE`, shape (samples,). Sixteen bits: 32 kB a second, never a NaN, exact in float32."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recognition:
+    """What the model heard in one waveform, in plain numbers: no tensor outlives the GPU thread."""
+
+    tokens: tuple[int, ...]
+    """Vocabulary numbers, in order of time."""
+    frames: tuple[int, ...]
+    """Encoder frame at which each token was emitted, from 0."""
+    durations: tuple[int, ...]
+    """Frames each token covers: predicted by TDT models, 1 for RNN-T."""
+    confidences: tuple[float, ...]
+    """Probability of each token, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vocabulary:
+    """How token numbers become words."""
+
+    pieces: tuple[str, ...]
+    """SentencePiece pieces by number; a leading '▁' begins a word."""
+    punctuation: frozenset[str]
+    """Pieces that attach to the word before them."""
+    frame_s: float
+    """Seconds per encoder frame: mel hop times subsampling factor, 0.08 for FastConformer."""
+    predicts_durations: bool
+    """True for TDT; punctuation then has no width of its own, as in NeMo's own refinement."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelInfo:
+    """What is loaded, as read from it; never an echo of the settings."""
+
+    id: str
+    """The name clients use."""
+    revision: str | None
+    """Commit of the model repository, or None for a file."""
+    sha256: str | None
+    """Digest of the checkpoint file, where it was taken."""
+    architecture: str
+    """Class of the NeMo model."""
+    parameters: int
+    """Number of weights."""
+    device: str
+    """Where the weights lie, read from a parameter: 'cpu', 'cuda:0'."""
+    device_name: str
+    """The processor's or card's own name."""
+    dtype: str
+    """Number type of the encoder's weights: 'float32', 'bfloat16'."""
+    languages: tuple[str, ...]
+    """ISO 639-1 codes of what the model was trained on."""
+    versions: dict[str, str]
+    """Versions of what computes: torch, nemo, cuda, driver."""
+
+
+class Recognizer(Protocol):
+    """A loaded model. Every method runs on the GPU thread and nowhere else."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is loaded."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """How its tokens become words."""
+
+    def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
+        """Recognize a batch.
+
+        Args:
+            waveforms: At least one; each of one second or more (shorter audio is padded by `seat.windows.plan`).
+
+        Returns:
+            One recognition per waveform, in order.
+        """

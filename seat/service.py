@@ -1,0 +1,172 @@
+"""The life of one seat: load, warm up, serve, leave. Knows states and who may enter in which; no HTTP, no torch."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import numpy as np
+
+from seat.errors import ModelLoading, ShuttingDown, Stalled
+from seat.executor import Executor
+from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
+from seat.scheduler import QueueLimits, Scheduler
+from seat.settings import Settings
+from seat.telemetry import log, note_timings
+from seat.transcriber import Transcriber, TranscriberLimits
+from seat.transcript import Transcript
+from seat.windows import WindowLimits
+
+WEDGED_AFTER_STALLS = 2
+"""A call of the model that takes this many times ``SEAT_STALL_S`` never comes back: the process is no longer live."""
+
+
+class State(enum.StrEnum):
+    """Where a seat is in its life."""
+
+    LOADING = "loading"
+    READY = "ready"
+    STALLED = "stalled"
+    FAILED = "failed"
+    STOPPING = "stopping"
+
+
+class Service:
+    """One seat; an async context manager. Entering returns at once: the model loads on the GPU thread meanwhile."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        load_recognizer: Callable[[], Recognizer],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._settings = settings
+        self._load_recognizer = load_recognizer
+        self._on_failure = on_failure
+        self._executor = Executor()
+        self._stack = AsyncExitStack()
+        self._transcriber: Transcriber | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._failed = self._stopping = False
+        self.started_at = time.time()
+        """When the service was made, in seconds since 1970."""
+        self.info: ModelInfo | None = None
+        """What is loaded; None until it is."""
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._executor)
+        self._loading = asyncio.create_task(self._load(), name="load")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping = True
+        if self._loading is not None:
+            self._loading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._loading
+        await self._stack.aclose()
+
+    @property
+    def state(self) -> State:
+        """Where the seat is in its life, right now."""
+        if self._stopping:
+            return State.STOPPING
+        if self._failed:
+            return State.FAILED
+        if self._transcriber is None:
+            return State.LOADING
+        return State.STALLED if self._executor.statistics().running_s > self._settings.stall_s else State.READY
+
+    @property
+    def live(self) -> bool:
+        """False where only a new process can help."""
+        wedged = self._executor.statistics().running_s > WEDGED_AFTER_STALLS * self._settings.stall_s
+        return not self._failed and not (wedged and self._transcriber is not None)
+
+    def stop_admission(self) -> None:
+        """Refuse new requests from now on; those inside go on."""
+        self._stopping = True
+
+    async def transcribe(self, source: BinaryIO) -> Transcript:
+        """Transcribe a file; as `Transcriber.transcribe`, and the timings go into the request's line.
+
+        Raises:
+            Unavailable: The seat is loading, stalled, stopping or full.
+        """
+        if self._stopping:
+            raise ShuttingDown
+        if self._transcriber is None:
+            raise ModelLoading
+        if self.state is State.STALLED:
+            raise Stalled
+        transcript, timings = await self._transcriber.transcribe(source)
+        note_timings(timings)
+        return transcript
+
+    async def _load(self) -> None:
+        began_at = time.monotonic()
+        try:
+            recognizer = await self._executor.run(self._load_recognizer)
+            loaded_at = time.monotonic()
+            windows = WindowLimits.of_seconds(self._settings.window_s, self._settings.window_context_s)
+            await self._warm_up(recognizer, windows)
+        except Exception as fault:  # noqa: BLE001  whatever it is, the process must say so and end
+            self._failed = True
+            self._on_failure(fault)
+            return
+        if recognizer.info.device == "cpu" and self._settings.device == "auto":
+            log.warning(
+                "no_gpu", device="cpu", consequence="the processor computes; set SEAT_DEVICE=cuda to refuse that"
+            )
+        scheduler = await self._stack.enter_async_context(
+            Scheduler(
+                self._executor,
+                recognizer.recognize,
+                QueueLimits(audio_s=self._settings.max_queue_audio_s, batch_s=self._settings.max_batch_s),
+            )
+        )
+        self._transcriber = await self._stack.enter_async_context(
+            Transcriber(
+                scheduler,
+                recognizer.vocabulary,
+                recognizer.info.languages[0],
+                TranscriberLimits(
+                    windows=windows,
+                    audio_s=self._settings.max_audio_s or None,
+                    deadline_s=self._settings.deadline_s,
+                    requests=self._settings.max_requests,
+                    decoders=self._settings.decoders,
+                ),
+            )
+        )
+        self.info = recognizer.info
+        log.info(
+            "ready",
+            model=self.info.id,
+            revision=self.info.revision,
+            sha256=self.info.sha256,
+            device=self.info.device,
+            device_name=self.info.device_name,
+            dtype=self.info.dtype,
+            window_s=self._settings.window_s,
+            window_context_s=self._settings.window_context_s,
+            load_s=round(loaded_at - began_at, 2),
+            warmup_s=round(time.monotonic() - loaded_at, 2),
+        )
+
+    async def _warm_up(self, recognizer: Recognizer, windows: WindowLimits) -> None:
+        """Run noise of ascending lengths, up to the longest window: the first request must not pay for a first time."""
+        longest_s = windows.longest / SAMPLE_RATE
+        for seconds in sorted({*self._settings.warmup_seconds, longest_s}):
+            samples = round(min(max(seconds, 1.0), longest_s) * SAMPLE_RATE)
+            noise = np.random.default_rng(0).normal(0, 1000, samples).astype(np.int16)
+            await self._executor.run(partial(recognizer.recognize, [noise]))

@@ -1,0 +1,121 @@
+"""Read the environment once. Knows names, aliases and defaults; nothing of what they do."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from seat.errors import InvalidSettings
+
+PREFIX: Final = "SEAT_"
+
+ALIASES: Final[Mapping[str, str]] = {
+    "PARAKEET_MODEL": "model",
+    "PARAKEET_DEVICE": "device",
+    "WINDOW_S": "window_s",
+    "WARMUP_SECONDS": "warmup_seconds",
+    "PARAKEET_MAX_FILE_DURATION": "max_audio_s",
+}
+"""Names that earlier services read, so that their compose files work; the ``SEAT_`` name wins where both are set."""
+
+
+def _split(value: object) -> object:
+    """Turn 'a, b,' into ('a', 'b'); other values pass."""
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+Seconds = Annotated[float, Field(ge=0)]
+
+
+class Settings(BaseModel):
+    """Every setting of a seat. The environment's name of each is its own in capitals behind ``SEAT_``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8300
+    """Port to listen on."""
+    model: str = "demo"
+    """'demo', a path to a .nemo file, or 'owner/name' on Hugging Face with an optional '@REVISION' of 40 digits."""
+    model_sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")] | None = None
+    """The digest the checkpoint must have, or none."""
+    model_aliases: Annotated[tuple[str, ...], BeforeValidator(_split)] = ("whisper-1", "ext-stt")
+    """Further names that clients may use for the model."""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
+    """'auto', 'cpu', 'cuda' or 'cuda:N'. Asked for by name, CUDA must answer."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Number type of the encoder; 'auto' is bfloat16 on CUDA and float32 on a CPU."""
+    window_s: Annotated[float, Field(ge=2, le=600)] = 30.0
+    """Seconds of audio that one window answers for."""
+    window_context_s: Annotated[tuple[Seconds, Seconds], BeforeValidator(_split)] = (10.0, 5.0)
+    """Seconds of audio that a window hears before and after its own part, as 'left,right'."""
+    warmup_seconds: Annotated[tuple[Seconds, ...], BeforeValidator(_split)] = (1.0, 8.0)
+    """Lengths to run before the seat is ready; the longest window is always added."""
+    max_audio_s: Seconds = 3600.0
+    """Seconds of audio that one request may hold; 0 for no limit."""
+    max_upload_mib: Annotated[int, Field(ge=1)] = 1024
+    """MiB that one request may hold."""
+    max_batch_s: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds of audio that one batch may hold, padding included; one window always fits."""
+    max_requests: Annotated[int, Field(ge=1)] = 128
+    """Transcriptions that may be inside at the same time, from the upload's end to the answer."""
+    max_queue_audio_s: Annotated[float, Field(gt=0)] = 36_000.0
+    """Seconds of audio that may wait for the GPU thread."""
+    decoders: Annotated[int, Field(ge=1)] = 2
+    """Files that are decoded at the same time."""
+    api_keys: Annotated[tuple[SecretStr, ...], BeforeValidator(_split)] = ()
+    """Keys that clients must show; none for an open seat."""
+    deadline_s: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds after which a request is answered with 504."""
+    stall_s: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds in one call of the model after which the seat is not ready; after twice that it is not live."""
+    log_format: Literal["auto", "json", "console"] = "auto"
+    """'auto' is readable on a terminal and JSON elsewhere."""
+
+    @property
+    def model_id(self) -> str:
+        """The name clients use: 'demo', the stem of a file, or 'owner/name'."""
+        if self.model.endswith(".nemo"):
+            return Path(self.model).stem
+        return self.model.partition("@")[0]
+
+    @property
+    def served_models(self) -> tuple[str, ...]:
+        """The model's own name and its aliases, each once."""
+        return tuple(dict.fromkeys((self.model_id, *self.model_aliases)))
+
+
+def read(environment: Mapping[str, str] = os.environ, **overrides: object) -> Settings:
+    """Read and check the settings.
+
+    Args:
+        environment: Variables by name. Empty ones count as absent; ones that begin with 'SEAT_' must be known.
+        **overrides: Settings by field name that win over the environment; None means not given.
+
+    Raises:
+        InvalidSettings: A name is unknown, or a value is not usable; all problems are named at once.
+    """
+    names = dict(ALIASES) | {PREFIX + f.upper(): f for f in Settings.model_fields}
+    values: dict[str, object] = {field: environment[name] for name, field in names.items() if environment.get(name)}
+    values |= {field: value for field, value in overrides.items() if value is not None}
+    problems = list(_unknown(environment, names))
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as fault:
+        problems += [f"{PREFIX}{str(e['loc'][0]).upper()}={e['input']!r}: {e['msg']}" for e in fault.errors()]
+    if problems:
+        raise InvalidSettings(problems=problems)
+    return settings
+
+
+def _unknown(environment: Mapping[str, str], names: Mapping[str, str]) -> Iterator[str]:
+    for name in environment:
+        if name.startswith(PREFIX) and name not in names:
+            nearest = difflib.get_close_matches(name, names, n=1)
+            yield f"{name} is not a setting" + (f"; did you mean {nearest[0]}?" if nearest else "")

@@ -1,0 +1,120 @@
+"""Turn one upload into one transcript: decode, plan, submit, stitch, time. Knows the order of steps; no HTTP, no torch."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from seat import audio
+from seat.errors import DeadlineExceeded, QueueFull
+from seat.recognizer import Vocabulary, Waveform
+from seat.scheduler import Heard, Scheduler
+from seat.transcript import Timings, Transcript
+from seat.windows import Window, WindowLimits, plan, quietest_point, stitch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranscriberLimits:
+    """What one request, and all together, may take."""
+
+    windows: WindowLimits
+    """How audio is cut."""
+    audio_s: float | None
+    """Seconds of audio in one request; None for no limit."""
+    deadline_s: float
+    """Seconds for one request."""
+    requests: int
+    """Requests inside at the same time."""
+    decoders: int
+    """Files that are decoded at the same time."""
+
+
+class Transcriber:
+    """The use case; an async context manager that owns the decoding threads."""
+
+    def __init__(self, scheduler: Scheduler, vocabulary: Vocabulary, language: str, limits: TranscriberLimits) -> None:
+        self._scheduler = scheduler
+        self._vocabulary = vocabulary
+        self._language = language
+        self._limits = limits
+        self._decoders = ThreadPoolExecutor(limits.decoders, thread_name_prefix="decode")
+        self._inside = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._decoders.shutdown(wait=False, cancel_futures=True)
+
+    async def transcribe(self, source: BinaryIO) -> tuple[Transcript, Timings]:
+        """Transcribe a file of any container.
+
+        Args:
+            source: A seekable file; it must stay open until this returns or raises.
+
+        Raises:
+            InvalidRequest: There is no audio in it, or too much.
+            Unavailable: Too much is inside already.
+            DeadlineExceeded: It took too long.
+            RecognitionFailed: The model raised.
+        """
+        if self._inside >= self._limits.requests:
+            raise QueueFull(waiting=f"{self._inside} requests", retry_after_s=5)
+        self._inside += 1
+        try:
+            async with asyncio.timeout(self._limits.deadline_s):
+                return await self._transcribe(source)
+        except TimeoutError as fault:
+            raise DeadlineExceeded(deadline_s=self._limits.deadline_s) from fault
+        finally:
+            self._inside -= 1
+
+    async def _transcribe(self, source: BinaryIO) -> tuple[Transcript, Timings]:
+        began_at = time.monotonic()
+        waveform, windows = await self._prepare(source)
+        decode_s = time.monotonic() - began_at
+        heard = (
+            await self._scheduler.recognize([window.cut(waveform) for window in windows])
+            if windows
+            else Heard(recognitions=(), queue_s=0.0, inference_s=0.0, batch_sizes=())
+        )
+        joining = partial(
+            stitch, windows, heard.recognitions, self._vocabulary, samples=len(waveform), language=self._language
+        )
+        # An hour of speech is some 9,000 words: milliseconds that the event loop does not have.
+        transcript = joining() if len(windows) == 1 else await asyncio.to_thread(joining)
+        timings = Timings(
+            audio_s=transcript.duration_s,
+            decode_s=decode_s,
+            queue_s=heard.queue_s,
+            inference_s=heard.inference_s,
+            windows=len(windows),
+            batch_sizes=heard.batch_sizes,
+        )
+        return transcript, timings
+
+    async def _prepare(self, source: BinaryIO) -> tuple[Waveform, list[Window]]:
+        """Decode and plan in a thread. Cancelled, it returns only when the thread has let go of the file."""
+        cancelled = threading.Event()
+
+        def prepare() -> tuple[Waveform, list[Window]]:
+            waveform = audio.decode(source, limit_s=self._limits.audio_s, cancelled=cancelled.is_set)
+            return waveform, plan(len(waveform), self._limits.windows, partial(quietest_point, waveform))
+
+        submitted = self._decoders.submit(prepare)
+        prepared = asyncio.wrap_future(submitted)
+        try:
+            return await asyncio.shield(prepared)
+        except asyncio.CancelledError:
+            cancelled.set()
+            if not submitted.cancel():
+                await asyncio.wait([prepared])
+            raise

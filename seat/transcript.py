@@ -1,0 +1,86 @@
+"""What a transcription is made of. Knows words and seconds; no audio, no model, no wire format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Word:
+    """One spoken word, with the punctuation that belongs to it."""
+
+    text: str
+    """The word as written, without surrounding white space."""
+    start_s: float
+    """Where it begins, in seconds from the start of the audio."""
+    end_s: float
+    """Where it ends, in seconds; greater than ``start_s``."""
+    confidence: float
+    """Mean of its tokens' probabilities, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Segment:
+    """One sentence, or what stands between two sentence ends."""
+
+    words: tuple[Word, ...]
+    """At least one word, in order of time."""
+    tokens: tuple[int, ...]
+    """The vocabulary's numbers of the words' tokens."""
+    avg_logprob: float
+    """Mean natural logarithm of the tokens' probabilities; at most 0."""
+
+    @property
+    def text(self) -> str:
+        """The words with single spaces between them."""
+        return " ".join(word.text for word in self.words)
+
+    @property
+    def start_s(self) -> float:
+        """Where the first word begins, in seconds."""
+        return self.words[0].start_s
+
+    @property
+    def end_s(self) -> float:
+        """Where the last word ends, in seconds."""
+        return self.words[-1].end_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transcript:
+    """What was said in one file."""
+
+    segments: tuple[Segment, ...]
+    """In order of time; empty where nothing was said."""
+    duration_s: float
+    """Length of the decoded audio in seconds, from its samples; never from a header."""
+    language: str
+    """ISO 639-1 code."""
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """All words, in order of time."""
+        return tuple(word for segment in self.segments for word in segment.words)
+
+    @property
+    def text(self) -> str:
+        """The whole text on one line."""
+        return " ".join(segment.text for segment in self.segments)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timings:
+    """Where one request spent its time; travels with the result and is recorded once."""
+
+    audio_s: float
+    """Length of the decoded audio in seconds."""
+    decode_s: float
+    """Seconds from compressed bytes to samples, waiting for a decoding thread included."""
+    queue_s: float
+    """Seconds between submission and the start of the first batch that held one of its windows."""
+    inference_s: float
+    """Seconds from the start of that first batch to the end of the last."""
+    windows: int
+    """Windows the audio was cut into."""
+    batch_sizes: tuple[int, ...]
+    """How many windows each of its batches held, neighbours' included; one number a window."""

@@ -1,0 +1,1 @@
+"""The border to HTTP: the only package, with `seat.app`, that imports litestar."""

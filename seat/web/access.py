@@ -1,0 +1,56 @@
+"""Wrap the application: a request id on every answer, one canonical line per request. Knows ASGI; nothing of what is served."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from typing import Any
+
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from seat.telemetry import log, open_request
+
+_SAFE_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+"""Request ids that may be echoed in a header and a log line."""
+
+QUIET_PREFIX = "/health"
+"""Paths that are asked every few seconds; a line for each would bury the others."""
+
+
+def with_access_line(app: ASGIApp) -> ASGIApp:
+    """Wrap an application, outside of its routing, so that unmatched paths have their line too."""
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        line = open_request(request_id=request_id, method=scope["method"], path=_known_path(scope["path"]))
+        began_at = time.monotonic()
+        status = 0
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            await app(scope, receive, send_with_id)
+        finally:
+            if not scope["path"].startswith(QUIET_PREFIX):
+                log.info("request", status=status, total_s=round(time.monotonic() - began_at, 4), **line)
+
+    return wrapped
+
+
+def _request_id(scope: Any) -> str:  # noqa: ANN401
+    shown = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), "")
+    return shown if _SAFE_ID.fullmatch(shown) else f"req_{uuid.uuid4().hex}"
+
+
+def _known_path(path: str) -> str:
+    """The first parts of a path: an unknown one may hold anything, and of any length."""
+    return path[:100]

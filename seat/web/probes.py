@@ -1,0 +1,35 @@
+"""GET /health, /health/live and /health/ready: what supervisors and people ask. Knows states; starts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from litestar import Response, get
+
+from seat import __version__
+from seat.service import Service, State
+
+RETRY_AFTER_S = "5"
+"""Seconds after which asking again makes sense while a model loads."""
+
+
+@get("/health/live")
+async def live(service: Service) -> Response[dict[str, Any]]:
+    """200 while this process can still become or stay useful; 503 where only a new one can."""
+    return Response({"live": service.live}, status_code=200 if service.live else 503)
+
+
+@get("/health/ready")
+async def ready(service: Service) -> Response[dict[str, Any]]:
+    """200 once the model has warmed up; 503 before, while it is stalled, and from the moment the seat is told to stop."""
+    state = service.state
+    if state is State.READY:
+        return Response({"ready": True, "state": state})
+    return Response({"ready": False, "state": state}, status_code=503, headers={"retry-after": RETRY_AFTER_S})
+
+
+@get("/health")
+async def health(service: Service) -> dict[str, Any]:
+    """Everything that is known about this seat, as read from what runs."""
+    return {"state": service.state, "version": __version__, "model": asdict(service.info) if service.info else None}

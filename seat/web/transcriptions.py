@@ -1,0 +1,96 @@
+"""POST /v1/audio/transcriptions: parse, call, render. Knows OpenAI's form fields; no audio, no model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from litestar import MediaType, Request, Response, post
+
+from seat import formats
+from seat.errors import MissingField, ModelNotFound, UnsupportedValue
+from seat.formats import FORMATS, GRANULARITIES, Format, Granularity
+from seat.service import Service
+from seat.settings import Settings
+from seat.telemetry import note
+from seat.transcript import Transcript
+from seat.web.disconnect import unless_disconnected
+from seat.web.forms import Form, read_form
+
+FIELDS: Final = frozenset({"model", "response_format", "timestamp_granularities"})
+"""Fields that change the answer. ``language``, ``prompt``, ``temperature`` and unknown ones are accepted without effect."""
+
+SUBTITLES: Final = "text/vtt"
+PLAIN: Final = "text/plain"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What the client asked for, checked."""
+
+    response_format: Format
+    granularities: frozenset[Granularity]
+
+
+@post("/v1/audio/transcriptions", status_code=200)
+async def create_transcription(request: Request[Any, Any, Any], service: Service, settings: Settings) -> Response[Any]:
+    """Transcribe the audio file of a multipart form."""
+    async with read_form(request, FIELDS, limit_mib=settings.max_upload_mib) as form:
+        options = parse(form, settings.served_models)
+        transcript = await unless_disconnected(request.receive, service.transcribe(form.file))
+    return render(transcript, options)
+
+
+def parse(form: Form, served_models: Collection[str]) -> Options:
+    """Check the fields of a form.
+
+    Raises:
+        MissingField: No model is named.
+        ModelNotFound: The model is not served here.
+        UnsupportedValue: A format or granularity is not known.
+    """
+    model = form.last("model")
+    if model is None:
+        raise MissingField(param="model")
+    if model not in served_models:
+        raise ModelNotFound(model=model, served=served_models)
+    response_format = form.last("response_format") or "json"
+    if response_format not in FORMATS:
+        raise UnsupportedValue(param="response_format", value=response_format, supported=FORMATS)
+    granularities = frozenset(_listed(form.fields.get("timestamp_granularities", ()))) or {"segment"}
+    for granularity in granularities - set(GRANULARITIES):
+        raise UnsupportedValue(param="timestamp_granularities", value=granularity, supported=GRANULARITIES)
+    note(model=model, response_format=response_format)
+    return Options(
+        response_format=cast("Format", response_format), granularities=cast("frozenset[Granularity]", granularities)
+    )
+
+
+def _listed(values: Iterable[str]) -> Iterable[str]:
+    """Read a list however clients write one: repeated fields, a JSON array, or commas."""
+    for value in values:
+        if value.startswith("["):
+            try:
+                items = json.loads(value)
+            except json.JSONDecodeError:
+                items = [value]
+        else:
+            items = value.split(",")
+        yield from (str(item).strip() for item in items if str(item).strip())
+
+
+def render(transcript: Transcript, options: Options) -> Response[Any]:
+    """Write the transcript in the format asked for."""
+    match options.response_format:
+        case "json":
+            return Response(formats.json(transcript), media_type=MediaType.JSON)
+        case "verbose_json":
+            return Response(formats.verbose_json(transcript, options.granularities), media_type=MediaType.JSON)
+        case "text":
+            return Response(formats.text(transcript), media_type=PLAIN)
+        case "srt":
+            return Response(formats.srt(transcript), media_type=PLAIN)
+        case "vtt":
+            return Response(formats.vtt(transcript), media_type=SUBTITLES)

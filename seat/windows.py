@@ -1,0 +1,195 @@
+"""Plan windows over a duration and stitch what was heard in them. Knows samples and times; no audio file, no model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seat.recognizer import SAMPLE_RATE, Recognition, Vocabulary, Waveform
+from seat.transcript import Transcript, Word
+from seat.words import SpokenWord, sentences, spoken_words
+
+SHORTEST = SAMPLE_RATE
+"""Samples of the shortest waveform a model gets. NeMo's `transcribe()` pads to one second, on both sides; below two mel frames its
+front end fails on CUDA for the whole batch."""
+
+QUIET_SPAN = SAMPLE_RATE // 20
+"""Samples over which loudness is averaged when a quiet point is sought: 50 ms, shorter than the closure of a plosive is long."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Window:
+    """A stretch of audio with a core and a context on both sides; all four in samples from the start of the audio.
+
+    start ──context── core_start ═════core═════ core_stop ──context── stop
+    """
+
+    start: int
+    """First sample that the encoder hears; negative where silence is put before the audio."""
+    core_start: int
+    """First sample that this window answers for."""
+    core_stop: int
+    """First sample that it no longer answers for."""
+    stop: int
+    """First sample that the encoder no longer hears; beyond the audio where silence is put behind it."""
+
+    @property
+    def samples(self) -> int:
+        """Number of samples that the encoder hears."""
+        return self.stop - self.start
+
+    def cut(self, audio: Waveform) -> Waveform:
+        """Copy what the encoder hears, with silence where the window reaches beyond the audio."""
+        before, behind = max(0, -self.start), max(0, self.stop - len(audio))
+        heard = audio[max(0, self.start) : self.stop]
+        return np.pad(heard, (before, behind)) if before or behind else heard
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WindowLimits:
+    """How large windows are, in samples."""
+
+    core: int
+    """The longest core."""
+    left: int
+    """Context before the core."""
+    right: int
+    """Context behind the core; a cut may move back by as much to find a quiet point."""
+
+    @classmethod
+    def of_seconds(cls, core_s: float, context_s: tuple[float, float]) -> WindowLimits:
+        """Limits from the settings' seconds."""
+        left_s, right_s = context_s
+        return cls(
+            core=round(core_s * SAMPLE_RATE), left=round(left_s * SAMPLE_RATE), right=round(right_s * SAMPLE_RATE)
+        )
+
+    @property
+    def longest(self) -> int:
+        """Samples of the longest window, and of the longest audio that is not cut."""
+        return self.left + self.core + self.right
+
+
+def plan(samples: int, limits: WindowLimits, quietest: Callable[[int, int], int]) -> list[Window]:
+    """Cover audio with windows whose cores tile it.
+
+    Args:
+        samples: Length of the audio.
+        limits: How large windows are. Audio that fits the longest window is one window without context.
+        quietest: Called with a first and a last sample; returns the best place for a cut between them.
+
+    Returns:
+        Windows in order of time; none for empty audio.
+    """
+    if samples == 0:
+        return []
+    if samples <= limits.longest:
+        before = max(0, SHORTEST - samples) // 2
+        stop = max(samples, SHORTEST - before)
+        return [Window(start=-before, core_start=0, core_stop=samples, stop=stop)]
+    cuts = [0]
+    while samples - cuts[-1] > limits.core:
+        latest = cuts[-1] + limits.core
+        cuts.append(quietest(latest - min(limits.right, limits.core // 2), latest))
+    cuts.append(samples)
+    return [
+        Window(
+            start=max(0, core_start - limits.left),
+            core_start=core_start,
+            core_stop=core_stop,
+            stop=min(samples, core_stop + limits.right),
+        )
+        for core_start, core_stop in zip(cuts, cuts[1:], strict=False)
+    ]
+
+
+def quietest_point(audio: Waveform, first: int, last: int) -> int:
+    """Find the middle of the quietest `QUIET_SPAN` between two samples, the latest one among equals."""
+    stretch = audio[first:last].astype(np.float32)
+    energy = np.concatenate(([0.0], np.cumsum(stretch * stretch, dtype=np.float64)))
+    loudness = energy[QUIET_SPAN:] - energy[:-QUIET_SPAN]
+    quiet = np.flatnonzero(loudness <= loudness.min())
+    return first + int(quiet[-1]) + QUIET_SPAN // 2
+
+
+def stitch(
+    windows: Sequence[Window],
+    recognitions: Sequence[Recognition],
+    vocabulary: Vocabulary,
+    *,
+    samples: int,
+    language: str,
+) -> Transcript:
+    """Join what was heard in the windows of one file into one transcript.
+
+    Args:
+        windows: As `plan` gave them.
+        recognitions: One per window.
+        vocabulary: How tokens become words.
+        samples: Length of the audio.
+        language: ISO 639-1 code of the text.
+
+    Returns:
+        Words sorted by time that do not overlap, in sentences.
+    """
+    audio_s = samples / SAMPLE_RATE
+    heard = [
+        spoken_words(recognition, vocabulary, offset_s=window.start / SAMPLE_RATE, audio_s=audio_s)
+        for window, recognition in zip(windows, recognitions, strict=True)
+    ]
+    words = list(_without_overlap(_joined(windows, heard), vocabulary.frame_s))
+    return Transcript(segments=sentences(words), duration_s=audio_s, language=language)
+
+
+def _joined(windows: Sequence[Window], heard: Sequence[list[SpokenWord]]) -> list[SpokenWord]:
+    """Keep each window's words by their middle within its core, and mend the two faults a seam can have.
+
+    A word that both sides place just inside is kept once, with its punctuation; one that both place just outside is not lost.
+    """
+    kept: list[SpokenWord] = []
+    pending: SpokenWord | None = None
+    for window, words in zip(windows, heard, strict=True):
+        begin_s, end_s = window.core_start / SAMPLE_RATE, window.core_stop / SAMPLE_RATE
+        core = [
+            word
+            for word in words
+            if begin_s <= word.middle_s < end_s or window is windows[-1] and word.middle_s >= begin_s
+        ]
+        before = [word for word in words if word.middle_s < begin_s]
+        after = [word for word in words if word.middle_s >= end_s]
+        if pending and before and _same(pending, before[-1]) and not (kept and _same(kept[-1], pending)):
+            kept.append(pending)
+        if kept and core and _same(kept[-1], core[0]):
+            kept[-1] = max(kept[-1], core[0], key=lambda word: len(word.word.text))
+            core = core[1:]
+        kept += core
+        pending = after[0] if after else None
+    return kept
+
+
+def _same(one: SpokenWord, other: SpokenWord) -> bool:
+    """Whether two windows heard the same word: at overlapping times first, then with the same letters."""
+    overlap_s = min(one.word.end_s, other.word.end_s) - max(one.word.start_s, other.word.start_s)
+    return overlap_s > 0 and _letters(one.word) == _letters(other.word)
+
+
+def _letters(word: Word) -> str:
+    return "".join(character for character in word.text.casefold() if character.isalnum())
+
+
+def _without_overlap(words: Sequence[SpokenWord], frame_s: float) -> Iterator[SpokenWord]:
+    """Move starts and ends that overlap, keeping every word at least one frame long."""
+    reached_s = 0.0
+    for word, following in zip(words, [*words[1:], None], strict=True):
+        start_s = max(word.word.start_s, reached_s)
+        end_s = max(word.word.end_s, start_s + frame_s)
+        if following is not None and following.word.start_s < end_s:
+            end_s = max(following.word.start_s, start_s + frame_s)
+        reached_s = end_s
+        yield (
+            word
+            if (start_s, end_s) == (word.word.start_s, word.word.end_s)
+            else replace(word, word=replace(word.word, start_s=start_s, end_s=end_s))
+        )
