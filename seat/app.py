@@ -14,6 +14,7 @@ from seat.service import Service
 from seat.settings import Settings
 from seat.web.access import with_access_line
 from seat.web.keys import require_key
+from seat.web.linger import with_lingering
 from seat.web.models import list_models, retrieve_model
 from seat.web.probes import health, live, ready
 from seat.web.problems import to_response
@@ -60,4 +61,4 @@ def build_app(
         request_max_body_size=None,
     )
     app.state.settings = settings
-    return with_access_line(app), service
+    return with_lingering(with_access_line(app)), service

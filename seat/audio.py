@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -55,11 +55,17 @@ BLOCK_FRAMES = 16
 MIN_RATE, MAX_RATE, MAX_CHANNELS = 1_000, 768_000, 16
 """Hertz, and channels, of sane files. Outside them a header is damaged, or made to cost memory."""
 
+MAX_PLANES = 8
+"""Channels of an FFmpeg frame. A damaged AAC frame can claim 39, and PyAV then reads on to a NULL that is not there."""
+
+SAMPLE_FORMATS = {"u8": "u1", "s16": "i2", "s32": "i4", "flt": "f4", "dbl": "f8"}
+"""numpy's names of FFmpeg's. `av.AudioFrame.to_ndarray` is not used: it reads beyond the eighth plane, and crashes."""
+
 CANCELLED_POWER = 0.01
 """Share of the channels' mean power under which their average has cancelled; one voice on 16 channels keeps 0.06."""
 
 
-class DecodingCancelled(Exception):  # noqa: N818, it reports no error
+class DecodingCancelled(Exception):
     """``cancelled`` said so: nobody waits. `asyncio.CancelledError` from a thread would look like the task's own."""
 
 
@@ -189,23 +195,29 @@ def _pieces(container: av.container.InputContainer) -> Iterator[Block]:
     if track.codec_context is None or track.codec_context.name not in CODECS.split(","):
         raise UndecodableAudio(reason="the codec of its sound track is not supported")
     track.codec_context.thread_count = 1
-    for packet in container.demux(track):
-        try:
-            frames = packet.decode()
-        except av.FFmpegError:
-            continue
-        for frame in frames:
-            yield _floats(frame), frame.sample_rate
+    with suppress(IndexError):  # PyAV's way to end, after the last packet, where a stream began in mid-file
+        for packet in container.demux(track):
+            try:
+                frames = packet.decode()
+            except av.FFmpegError:
+                continue
+            for frame in frames:
+                if frame.layout.nb_channels <= MAX_PLANES:
+                    yield _floats(frame), frame.sample_rate
 
 
 def _floats(frame: av.AudioFrame) -> NDArray[np.float32]:
     """A frame of any sample format as float32, shape (channels, samples)."""
-    samples = frame.to_ndarray()
-    if not frame.format.is_planar:
-        samples = samples.reshape(-1, frame.layout.nb_channels).T
-    middle = 128 if samples.dtype == np.uint8 else 0
-    peak = 1 if samples.dtype.kind == "f" else 2 ** (8 * samples.itemsize - 1)
-    with np.errstate(over="ignore"):  # a double beyond float32 becomes infinite, and is refused as that
+    channels, planar = frame.layout.nb_channels, frame.format.is_planar
+    dtype = np.dtype(SAMPLE_FORMATS[frame.format.name.removesuffix("p")])
+    planes = frame.planes[: channels if planar else 1]
+    values = frame.samples * (1 if planar else channels)
+    samples = np.stack([np.frombuffer(bytes(plane), dtype, values) for plane in planes])
+    if not planar:
+        samples = samples.reshape(-1, channels).T
+    middle = 128 if dtype.kind == "u" else 0
+    peak = 1 if dtype.kind == "f" else 2 ** (8 * dtype.itemsize - 1)
+    with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold is refused later, as not finite
         return (samples.astype(np.float32) - np.float32(middle)) / np.float32(peak)
 
 

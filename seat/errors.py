@@ -25,7 +25,8 @@
         ├── ModelUnavailable        the weights cannot be found or read
         └── ChecksumMismatch        the weights are not the ones that were pinned
 
-A class takes facts and builds its own sentence. ``param`` names the form field at fault, ``code`` is stable for programs.
+A class takes facts and builds its own sentence. ``param`` names the form field at fault, ``code`` is for
+programs, and stable.
 """
 
 from __future__ import annotations

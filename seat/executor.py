@@ -1,6 +1,6 @@
 """Run calls on one thread for life, from asyncio. Knows calls and futures; no model, no audio.
 
-Torch's inference mode, CUDA's current device and the model's buffers belong to a thread, so exactly one thread touches them.
+Torch's inference mode, CUDA's current device and the model's buffers belong to a thread: exactly one touches them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Item:
 class Executor:
     """One daemon thread that runs calls in the order of their arrival; an async context manager.
 
-    A daemon, because a call that hangs in CUDA can be neither cancelled nor joined: leaving waits for a limited time only.
+    A daemon, because a call that hangs in CUDA can be neither cancelled nor joined: leaving waits for a limited time.
     """
 
     def __init__(self, *, name: str = "gpu", leave_within_s: float = 5.0) -> None:
@@ -64,7 +64,7 @@ class Executor:
     async def run(self, call: Callable[[], Result]) -> Result:
         """Run a call on the thread and wait for what it returns or raises.
 
-        A waiter that is cancelled before its call begins withdraws it; one that is cancelled later leaves it to finish unheard.
+        A waiter that is cancelled before its call begins withdraws it; one cancelled later leaves it to finish unheard.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result] = loop.create_future()
@@ -91,8 +91,12 @@ class Executor:
         self._began_at = time.monotonic()
         try:
             result = item.context.run(item.call)
-        except BaseException as fault:  # noqa: BLE001  whatever it is, the waiter must hear of it and the thread must live
+        except Exception as fault:  # noqa: BLE001  whatever it is, the waiter must hear of it and the thread must live
             _answer(item, item.future.set_exception, fault)
+        except BaseException as fault:  # noqa: BLE001  an exit raised in a task would end the event loop
+            failure = RuntimeError(f"a call on the {self._thread.name} thread raised {type(fault).__name__}")
+            failure.__cause__ = fault
+            _answer(item, item.future.set_exception, failure)
         else:
             _answer(item, item.future.set_result, result)
         finally:

@@ -1,4 +1,4 @@
-"""Put the windows of all requests into batches for the one GPU thread. Knows waveforms and their order; no audio files, no words.
+"""Put the windows of all requests into batches for the one GPU thread. Knows waveforms and their order; no words.
 
 The policy is a pure function, `choose_batch`; the class around it is a queue and a loop.
 """
@@ -11,15 +11,16 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from seat.errors import QueueFull, RecognitionFailed, SeatError, ShuttingDown
 from seat.executor import Executor
 from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
 
 PADDING_LIMIT = 2.0
-"""A window joins a batch only if the longest member is at most this many times its length: padding is computed like speech."""
+"""The longest window of a batch is at most this many times the shortest: padding is computed like speech."""
 
 LONGEST_RETRY_AFTER_S = 120
 """The openai SDK does not retry after a longer time."""
@@ -79,8 +80,9 @@ class Entry:
 def choose_batch(waiting: Sequence[Entry], batch_samples: int) -> list[Entry]:
     """Choose what runs next.
 
-    The most urgent window goes: the earliest turn, then the earliest arrival, so that a short request waits for one batch at
-    most while a long file is in work, and long files take turns. Others of similar length fill the batch in the same order.
+    The most urgent window goes: the earliest turn, then the earliest arrival, so that a short request waits for one
+    batch at most while a long file is in work, and long files take turns. Others of similar length fill the batch in
+    the same order.
 
     Args:
         waiting: At least one entry, in any order.
@@ -144,11 +146,14 @@ class Scheduler:
             batches=self._batches,
         )
 
-    async def recognize(self, waveforms: Sequence[Waveform]) -> Heard:
+    async def recognize(
+        self, waveforms: Sequence[Waveform], on_recognized: Callable[[int], None] = lambda _number: None
+    ) -> Heard:
         """Recognize the windows of one request.
 
         Args:
             waveforms: At least one.
+            on_recognized: Called on the event loop with the number of each window, from 0, once it is recognized.
 
         Raises:
             QueueFull: As much waits as may wait.
@@ -162,6 +167,8 @@ class Scheduler:
             Entry(waveform=waveform, turn=turn, arrival=self._arrivals, future=loop.create_future())
             for turn, waveform in enumerate(waveforms)
         ]
+        for entry in entries:
+            entry.future.add_done_callback(partial(_tell, entry.turn, on_recognized))
         self._arrivals += 1
         self._waiting += entries
         self._arrived.set()
@@ -226,6 +233,11 @@ class Scheduler:
             message = f"{len(recognitions)} recognitions for {len(waveforms)} waveforms"
             raise RuntimeError(message)
         return recognitions
+
+
+def _tell(number: int, on_recognized: Callable[[int], None], future: asyncio.Future[Any]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        on_recognized(number)
 
 
 def _failure(fault: Exception) -> SeatError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+from collections.abc import Callable
 from functools import partial
 
 from granian.constants import HTTPModes, Interfaces
@@ -16,18 +18,6 @@ from seat.errors import CannotStart
 from seat.recognizer import Recognizer
 from seat.settings import Settings
 from seat.telemetry import configure_logging, log
-
-
-def serve(settings: Settings) -> int:
-    """Serve until a signal or a fault ends it.
-
-    Returns:
-        The process's exit code: 0 after a signal, 1 after a fault.
-    """
-    # OpenMP's threads spin between a model's operations, and take the cores from decoding and HTTP. Read when torch loads.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    configure_logging(settings.log_format)
-    return asyncio.run(_serve(settings))
 
 
 def load_nemo(settings: Settings) -> Recognizer:
@@ -43,21 +33,52 @@ def load_nemo(settings: Settings) -> Recognizer:
     )
 
 
-async def _serve(settings: Settings) -> int:
+def serve(settings: Settings, load_recognizer: Callable[[Settings], Recognizer] = load_nemo) -> int:
+    """Serve until a signal or a fault ends it.
+
+    Args:
+        settings: What the operator asked for.
+        load_recognizer: Called with the settings, once, on the GPU thread.
+
+    Returns:
+        The process's exit code: 0 after a signal, 1 after a fault.
+    """
+    # OpenMP's threads spin between a model's operations and take the cores from decoding and HTTP. Read as torch loads.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    configure_logging(settings.log_format)
+    if reason := _unusable(settings.host, settings.port):
+        log.error("cannot_start", reason=reason)
+        return 1
+    return asyncio.run(_serve(settings, partial(load_recognizer, settings)))
+
+
+def _unusable(host: str, port: int) -> str | None:
+    """Why an address cannot be listened on, or None. Granian would silently share a taken port with whoever has it."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as fault:
+        return f"SEAT_HOST={host} and SEAT_PORT={port} cannot be listened on: {fault.strerror}"
+    return None
+
+
+async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) -> int:
     exit_code = 0
 
     def fail(fault: BaseException) -> None:
         nonlocal exit_code
         exit_code = 1
         log.error("cannot_start", reason=str(fault), exc_info=None if isinstance(fault, CannotStart) else fault)
-        server.stop()
+        server.stop()  # type: ignore[no-untyped-call]
 
     def stop(name: str) -> None:
         log.info("stopping", signal=name)
         service.stop_admission()
-        server.stop()
+        server.stop()  # type: ignore[no-untyped-call]
 
-    app, service = build_app(settings, partial(load_nemo, settings), fail)
+    app, service = build_app(settings, load_recognizer, fail)
     server = Server(
         app,
         address=settings.host,

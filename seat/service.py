@@ -20,7 +20,7 @@ from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
 from seat.scheduler import QueueLimits, Scheduler
 from seat.settings import Settings
 from seat.telemetry import log, note_timings
-from seat.transcriber import Transcriber, TranscriberLimits
+from seat.transcriber import Progress, Transcriber, TranscriberLimits, unheard
 from seat.transcript import Transcript
 from seat.windows import WindowLimits
 
@@ -96,7 +96,12 @@ class Service:
         """Refuse new requests from now on; those inside go on."""
         self._stopping = True
 
-    async def transcribe(self, source: BinaryIO) -> Transcript:
+    async def loaded(self) -> None:
+        """Wait until loading has ended, well or not; it goes on where the waiter is cancelled."""
+        if self._loading is not None:
+            await asyncio.shield(self._loading)
+
+    async def transcribe(self, source: BinaryIO, on_progress: Progress = unheard) -> Transcript:
         """Transcribe a file; as `Transcriber.transcribe`, and the timings go into the request's line.
 
         Raises:
@@ -108,7 +113,7 @@ class Service:
             raise ModelLoading
         if self.state is State.STALLED:
             raise Stalled
-        transcript, timings = await self._transcriber.transcribe(source)
+        transcript, timings = await self._transcriber.transcribe(source, on_progress)
         note_timings(timings)
         return transcript
 

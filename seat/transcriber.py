@@ -1,10 +1,11 @@
-"""Turn one upload into one transcript: decode, plan, submit, stitch, time. Knows the order of steps; no HTTP, no torch."""
+"""Turn one upload into one transcript: decode, plan, submit, stitch, time. Knows the order; no HTTP, no torch."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -13,10 +14,17 @@ from typing import BinaryIO, Self
 
 from seat import audio
 from seat.errors import DeadlineExceeded, QueueFull
-from seat.recognizer import Vocabulary, Waveform
+from seat.recognizer import SAMPLE_RATE, Vocabulary, Waveform
 from seat.scheduler import Heard, Scheduler
 from seat.transcript import Timings, Transcript
 from seat.windows import Window, WindowLimits, plan, quietest_point, stitch
+
+Progress = Callable[[float, float], None]
+"""Called on the event loop with the seconds of audio that have been recognized so far, and in all."""
+
+
+def unheard(_done_s: float, _all_s: float) -> None:
+    """A `Progress` that nobody looks at."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,11 +62,12 @@ class Transcriber:
     ) -> None:
         self._decoders.shutdown(wait=False, cancel_futures=True)
 
-    async def transcribe(self, source: BinaryIO) -> tuple[Transcript, Timings]:
+    async def transcribe(self, source: BinaryIO, on_progress: Progress = unheard) -> tuple[Transcript, Timings]:
         """Transcribe a file of any container.
 
         Args:
             source: A seekable file; it must stay open until this returns or raises.
+            on_progress: Called once the file is decoded, and after every window.
 
         Raises:
             InvalidRequest: There is no audio in it, or too much.
@@ -71,18 +80,26 @@ class Transcriber:
         self._inside += 1
         try:
             async with asyncio.timeout(self._limits.deadline_s):
-                return await self._transcribe(source)
+                return await self._transcribe(source, on_progress)
         except TimeoutError as fault:
             raise DeadlineExceeded(deadline_s=self._limits.deadline_s) from fault
         finally:
             self._inside -= 1
 
-    async def _transcribe(self, source: BinaryIO) -> tuple[Transcript, Timings]:
+    async def _transcribe(self, source: BinaryIO, on_progress: Progress) -> tuple[Transcript, Timings]:
         began_at = time.monotonic()
         waveform, windows = await self._prepare(source)
         decode_s = time.monotonic() - began_at
+        done_samples = 0
+
+        def recognized(number: int) -> None:
+            nonlocal done_samples
+            done_samples += windows[number].core_stop - windows[number].core_start
+            on_progress(done_samples / SAMPLE_RATE, len(waveform) / SAMPLE_RATE)
+
+        on_progress(0.0, len(waveform) / SAMPLE_RATE)
         heard = (
-            await self._scheduler.recognize([window.cut(waveform) for window in windows])
+            await self._scheduler.recognize([window.cut(waveform) for window in windows], recognized)
             if windows
             else Heard(recognitions=(), queue_s=0.0, inference_s=0.0, batch_sizes=())
         )
@@ -117,4 +134,5 @@ class Transcriber:
             cancelled.set()
             if not submitted.cancel():
                 await asyncio.wait([prepared])
+                prepared.exception()  # whatever it is, nobody waits for it
             raise

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,11 +14,11 @@ from seat.transcript import Transcript, Word
 from seat.words import SpokenWord, sentences, spoken_words
 
 SHORTEST = SAMPLE_RATE
-"""Samples of the shortest waveform a model gets. NeMo's `transcribe()` pads to one second, on both sides; below two mel frames its
-front end fails on CUDA for the whole batch."""
+"""Samples of the shortest waveform a model gets. NeMo's `transcribe()` pads to one second, on both sides; below two mel
+frames its front end fails on CUDA, for the whole batch."""
 
 QUIET_SPAN = SAMPLE_RATE // 20
-"""Samples over which loudness is averaged when a quiet point is sought: 50 ms, shorter than the closure of a plosive is long."""
+"""Samples over which loudness is averaged when a quiet point is sought: 50 ms, about the closure of a plosive."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,12 +98,12 @@ def plan(samples: int, limits: WindowLimits, quietest: Callable[[int, int], int]
     cuts.append(samples)
     return [
         Window(
-            start=max(0, core_start - limits.left),
+            start=max(0, min(core_start - limits.left, core_stop - SHORTEST)),
             core_start=core_start,
             core_stop=core_stop,
             stop=min(samples, core_stop + limits.right),
         )
-        for core_start, core_stop in zip(cuts, cuts[1:], strict=False)
+        for core_start, core_stop in pairwise(cuts)
     ]
 
 
@@ -146,17 +148,14 @@ def stitch(
 def _joined(windows: Sequence[Window], heard: Sequence[list[SpokenWord]]) -> list[SpokenWord]:
     """Keep each window's words by their middle within its core, and mend the two faults a seam can have.
 
-    A word that both sides place just inside is kept once, with its punctuation; one that both place just outside is not lost.
+    A word that both sides place just inside is kept once, with its mark; one that both place just outside is not lost.
     """
     kept: list[SpokenWord] = []
     pending: SpokenWord | None = None
     for window, words in zip(windows, heard, strict=True):
-        begin_s, end_s = window.core_start / SAMPLE_RATE, window.core_stop / SAMPLE_RATE
-        core = [
-            word
-            for word in words
-            if begin_s <= word.middle_s < end_s or window is windows[-1] and word.middle_s >= begin_s
-        ]
+        begin_s = window.core_start / SAMPLE_RATE
+        end_s = math.inf if window is windows[-1] else window.core_stop / SAMPLE_RATE
+        core = [word for word in words if begin_s <= word.middle_s < end_s]
         before = [word for word in words if word.middle_s < begin_s]
         after = [word for word in words if word.middle_s >= end_s]
         if pending and before and _same(pending, before[-1]) and not (kept and _same(kept[-1], pending)):
@@ -182,14 +181,9 @@ def _letters(word: Word) -> str:
 def _without_overlap(words: Sequence[SpokenWord], frame_s: float) -> Iterator[SpokenWord]:
     """Move starts and ends that overlap, keeping every word at least one frame long."""
     reached_s = 0.0
-    for word, following in zip(words, [*words[1:], None], strict=True):
+    begins_s = [word.word.start_s for word in words[1:]]
+    for word, next_s in zip(words, [*begins_s, math.inf][: len(words)], strict=True):
         start_s = max(word.word.start_s, reached_s)
-        end_s = max(word.word.end_s, start_s + frame_s)
-        if following is not None and following.word.start_s < end_s:
-            end_s = max(following.word.start_s, start_s + frame_s)
+        end_s = max(min(word.word.end_s, next_s), start_s + frame_s)
         reached_s = end_s
-        yield (
-            word
-            if (start_s, end_s) == (word.word.start_s, word.word.end_s)
-            else replace(word, word=replace(word.word, start_s=start_s, end_s=end_s))
-        )
+        yield replace(word, word=replace(word.word, start_s=start_s, end_s=end_s))

@@ -1,4 +1,4 @@
-"""Group a recognition's tokens into words, and words into sentences. Knows pieces and frames; no windows, no wire format.
+"""Group a recognition's tokens into words, and words into sentences. Knows pieces and frames; no windows.
 
 The rules are those of NeMo 3.0.0's `compute_rnnt_timestamps`, at a hundredth of its cost and off the GPU thread.
 """
@@ -86,8 +86,8 @@ def spoken_words(
 
 
 def _spoken(group: _Group, frame_s: float, offset_s: float, audio_s: float) -> SpokenWord:
-    end_s = min(max(offset_s + group.end * frame_s, frame_s), max(audio_s, frame_s))
-    start_s = min(max(offset_s + group.start * frame_s, 0.0), end_s - frame_s)
+    start_s = min(max(offset_s + group.start * frame_s, 0.0), max(audio_s - frame_s, 0.0))
+    end_s = max(min(offset_s + group.end * frame_s, audio_s), start_s + frame_s)
     return SpokenWord(
         word=Word(
             text=group.text,

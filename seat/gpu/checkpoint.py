@@ -1,7 +1,8 @@
 """Find a checkpoint and bring it into memory once. Knows files, digests and NeMo's archive; no device, no audio.
 
-NeMo's own `restore_from` needs 27 s and 5.2 GB of host memory for 0.6 billion weights: it fills random weights, then copies
-the real ones over them. Mapping the file and adopting its tensors needs 4.3 s and 1.7 GB, with identical weights.
+NeMo's own `restore_from` needs 27 s and 5.2 GB of host memory for 0.6 billion weights: it fills random weights, then
+copies the real ones over them. Mapping the file and adopting its tensors needs 4.3 s and 1.7 GB, with identical
+weights.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def verify(path: Path, expected: str | None) -> str:
 
 
 def restore(path: Path) -> Any:  # noqa: ANN401  NeMo has no types
-    """Build the model of a '.nemo' file on the CPU in the checkpoint's own number types, in training mode as NeMo leaves it.
+    """Build the model of a '.nemo' file on the CPU in the checkpoint's number types, in training mode as NeMo leaves it.
 
     Changes the working directory for a moment, as NeMo's connector does, so call it before anything depends on that.
 
@@ -96,7 +97,7 @@ def restore(path: Path) -> Any:  # noqa: ANN401  NeMo has no types
     from nemo.collections.asr.models import ASRModel
     from nemo.core.connectors.save_restore_connector import SaveRestoreConnector
 
-    class AdoptingConnector(SaveRestoreConnector):  # type: ignore[misc]
+    class AdoptingConnector(SaveRestoreConnector):
         """Map the checkpoint and adopt its tensors, instead of allocating and copying."""
 
         @staticmethod

@@ -20,7 +20,9 @@ def choose(asked: str) -> torch.device:
         The device on which a first computation succeeded.
 
     Raises:
-        DeviceUnavailable: CUDA was asked for by name and does not answer. Never falls back: right text, slowly, hides the fault.
+        DeviceUnavailable: CUDA was asked for by name and does not answer. It never falls back: that gives the right
+        text,
+            slowly, and hides the fault.
     """
     if asked == "cpu" or (asked == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")

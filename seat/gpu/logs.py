@@ -1,7 +1,8 @@
 """Bring the logs of NeMo, lightning and OneLogger under our roof. Knows their loggers; no model.
 
-NeMo 3.0.0 replaces `warnings.showwarning`, writes to both standard streams by handlers of its own, and keeps every record for
-ever in memory handlers without a target. After `adopt` its warnings reach the root logger like everybody's, once.
+NeMo 3.0.0 replaces `warnings.showwarning`, writes to both standard streams by handlers of its own, and keeps every
+record for ever in memory handlers without a target. After `adopt` its warnings reach the root logger like
+everybody's, once.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ _NOISY = r"(nemo|lightning|torch|torchmetrics|transformers|lhotse|pydub|nv_one_l
 """Modules whose deprecation notices about each other nobody here can act on."""
 
 
-def hush_one_logger() -> None:
-    """Keep OneLogger's notices about absent exporters out of the log. Call before NeMo is imported."""
+def hush() -> None:
+    """Keep OneLogger's and others' notices about themselves out of the log. Call before NeMo is imported."""
     logging.getLogger("nv_one_logger").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=_NOISY)
 
 
 def adopt() -> None:
-    """Remove the handlers that NeMo and lightning installed, and let their warnings propagate. Call after NeMo is imported."""
+    """Remove the handlers of NeMo and lightning, and let their warnings propagate. Call after NeMo is imported."""
     from nemo.utils import lightning_logger_patch
     from nemo.utils import logging as nemo_logging
 

@@ -1,7 +1,7 @@
 """Run a NeMo transducer on waveforms, directly. Knows NeMo's modules; no queue, no words, no files.
 
-`transcribe()` is never called: it costs 15 to 33 ms of Python a call, leaves the model in training mode, and two callers corrupt
-it. The direct path gives the same tokens, times and confidences.
+`transcribe()` is never called: it costs 15 to 33 ms of Python a call, leaves the model in training mode, and two
+callers corrupt it. The direct path gives the same tokens, times and confidences.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from seat.recognizer import ModelInfo, Recognition, Vocabulary, Waveform
 
 MAX_SYMBOLS_PER_FRAME = 10
 """NeMo's own bound on tokens per encoder frame; without one, a confused model never leaves its frame."""
+
+UNKNOWN = "\N{LOWER ONE EIGHTH BLOCK}\N{DOUBLE QUESTION MARK}"
+"""How SentencePiece writes a token that stands for no letters: a word of its own."""
 
 _INT16_SCALE = 2.0**-15
 
@@ -39,7 +42,7 @@ def load(*, model: str, model_id: str, sha256: str | None, device_name: str, dty
     target = device.choose(device_name)
     found = checkpoint.locate(model)
     digest = checkpoint.verify(found.path, sha256)
-    logs.hush_one_logger()
+    logs.hush()
     import nemo.collections.asr  # noqa: F401  9 to 17 s, so not before the cheap checks
     from nemo.core.classes.common import typecheck
 
@@ -61,7 +64,7 @@ def load(*, model: str, model_id: str, sha256: str | None, device_name: str, dty
 class NemoRecognizer:
     """A transducer (RNN-T or TDT) on one device; implements `seat.recognizer.Recognizer`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  facts about the model, each named
         self,
         model: Any,  # noqa: ANN401  NeMo has no types
         *,
@@ -73,8 +76,8 @@ class NemoRecognizer:
     ) -> None:
         _use_full_attention(model.encoder)
         _decode_greedily(model)
-        # The cast comes before the move, so that the card never holds the larger copy. Front end, decoder and joint stay fp32:
-        # bf16 mel filters cost accuracy, and a bf16 joint leaves few distinct confidences.
+        # The cast comes before the move: the card never holds the larger copy. Front end, decoder and joint stay
+        # fp32: bf16 mel filters cost accuracy, and a bf16 joint leaves few distinct confidences.
         model.encoder.to(dtype)
         model.to(target)
         model.eval()
@@ -172,7 +175,10 @@ TOKEN_CONFIDENCE = {
 def _vocabulary(model: Any) -> Vocabulary:  # noqa: ANN401
     pieces = model.tokenizer.tokenizer
     return Vocabulary(
-        pieces=tuple(pieces.id_to_piece(number) for number in range(pieces.get_piece_size())),
+        pieces=tuple(
+            UNKNOWN if pieces.is_unknown(number) else pieces.id_to_piece(number)
+            for number in range(pieces.get_piece_size())
+        ),
         punctuation=frozenset(model.decoding.supported_punctuation or ()),
         frame_s=model.cfg.preprocessor.window_stride * model.encoder.subsampling_factor,
         predicts_durations=bool(model.decoding.durations),

@@ -1,8 +1,9 @@
 """Cure the token durations of NeMo 3.0.0's batched TDT decoding. Knows one line of NeMo; nothing else.
 
-In the inner loop of `GreedyBatchedTDTLabelLoopingComputer.torch_impl` the durations of *all* rows are overwritten while only some
-rows still search for a label, so a token's duration, and with it a word's end, depends on its neighbours in the batch: 21 % of
-the tokens in a mixed batch. Cured upstream after 3.0.0 (NVIDIA-NeMo/Speech 16097, 16098), in the same way.
+In the inner loop of `GreedyBatchedTDTLabelLoopingComputer.torch_impl` the durations of *all* rows are overwritten
+while only some rows still search for a label, so a token's duration, and with it a word's end, depends on its
+neighbours in the batch: 21 % of the tokens in a mixed batch. Cured upstream after 3.0.0 (NVIDIA-NeMo/Speech 16097,
+16098), in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _CURE = "durations = torch.where(advance_mask, model_durations[jump_durations_in
 
 
 def cure_durations() -> None:
-    """Replace the faulty method by its own source with that line changed; does nothing where NeMo has the cure already."""
+    """Replace the faulty method by its own source with that line changed, unless NeMo has the cure already."""
     from nemo.collections.asr.parts.submodules.transducer_decoding import tdt_label_looping
 
     computer = tdt_label_looping.GreedyBatchedTDTLabelLoopingComputer

@@ -1,4 +1,4 @@
-"""Wrap the application: a request id on every answer, one canonical line per request. Knows ASGI; nothing of what is served."""
+"""Give every answer a request id and every request its canonical line. Knows ASGI; nothing of what is served."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 import uuid
 from typing import Any
 
+from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from seat.telemetry import log, open_request
@@ -22,7 +23,7 @@ def with_access_line(app: ASGIApp) -> ASGIApp:
     """Wrap an application, outside of its routing, so that unmatched paths have their line too."""
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != ScopeType.HTTP:
             await app(scope, receive, send)
             return
         request_id = _request_id(scope)

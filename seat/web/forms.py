@@ -1,6 +1,7 @@
 """Read a multipart form as it arrives. Knows parts, limits and the fields of a transcription; no audio.
 
-Litestar's own form reading answers 500 to a file part without a name, buffers before it counts, and keeps unknown fields.
+Litestar's own form reading answers 500 to a file part without a name, buffers before it counts, and keeps unknown
+fields.
 """
 
 from __future__ import annotations
@@ -49,16 +50,19 @@ class Form:
 
 
 @asynccontextmanager
-async def read_form(request: Request[Any, Any, Any], known: frozenset[str], *, limit_mib: int) -> AsyncIterator[Form]:
+async def read_form(
+    request: Request[Any, Any, Any], known: frozenset[str], *, limit_mib: int, pause_s: float
+) -> AsyncIterator[Form]:
     """Read the body of a request as a form with one file; the file is gone when the context is left.
 
     Args:
         request: A request whose body has not been read.
         known: Names of the fields to keep, without '[]'; others are read past.
         limit_mib: MiB that the file may have.
+        pause_s: Seconds for which nothing may arrive: a client that stands still would keep the process from ending.
 
     Raises:
-        MalformedForm: The body is not a multipart form, or ends early.
+        MalformedForm: The body is not a multipart form, ends early, or does not go on.
         MissingField: There is no file.
         UploadTooLarge: The file is too large; found while it arrives.
         TooManyParts: There are too many parts, or a text field is too large.
@@ -75,7 +79,7 @@ async def read_form(request: Request[Any, Any, Any], known: frozenset[str], *, l
         reader = _FormReader(cast("BinaryIO", spool), known, limit_mib)
         try:
             with PushMultipartParser(options["boundary"], max_segment_count=MAX_PARTS) as parser:
-                async for chunk in _body(request):
+                async for chunk in _body(request, pause_s):
                     for event in parser.parse(chunk):
                         await reader.take(event)
         except ParserLimitReached as fault:
@@ -85,9 +89,13 @@ async def read_form(request: Request[Any, Any, Any], known: frozenset[str], *, l
         yield await reader.form()
 
 
-async def _body(request: Request[Any, Any, Any]) -> AsyncIterator[bytes]:
+async def _body(request: Request[Any, Any, Any], pause_s: float) -> AsyncIterator[bytes]:
     while True:
-        message = await request.receive()
+        try:
+            async with asyncio.timeout(pause_s):
+                message = await request.receive()
+        except TimeoutError as fault:
+            raise MalformedForm(reason=f"nothing of it arrived for {pause_s:g} seconds") from fault
         if message["type"] != "http.request":
             raise ClientDisconnected
         if message["body"]:

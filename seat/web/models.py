@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from litestar import get
+from litestar.di import NamedDependency
+from litestar.params import FromPath
 
 from seat.errors import ModelNotFound
 from seat.service import Service
@@ -12,13 +14,15 @@ from seat.settings import Settings
 
 
 @get("/v1/models")
-async def list_models(service: Service, settings: Settings) -> dict[str, Any]:
+async def list_models(service: NamedDependency[Service], settings: NamedDependency[Settings]) -> dict[str, Any]:
     """List the model's own name and its aliases."""
     return {"object": "list", "data": [_model(name, service) for name in settings.served_models]}
 
 
 @get("/v1/models/{name:path}")
-async def retrieve_model(name: str, service: Service, settings: Settings) -> dict[str, Any]:
+async def retrieve_model(
+    name: FromPath[str], service: NamedDependency[Service], settings: NamedDependency[Settings]
+) -> dict[str, Any]:
     """Describe the model under one of its names; names may hold a slash."""
     asked = name.removeprefix("/")
     if asked not in settings.served_models:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from litestar import Response, get
+from litestar.di import NamedDependency
 
 from seat import __version__
 from seat.service import Service, State
@@ -15,14 +16,14 @@ RETRY_AFTER_S = "5"
 
 
 @get("/health/live")
-async def live(service: Service) -> Response[dict[str, Any]]:
+async def live(service: NamedDependency[Service]) -> Response[dict[str, Any]]:
     """200 while this process can still become or stay useful; 503 where only a new one can."""
     return Response({"live": service.live}, status_code=200 if service.live else 503)
 
 
 @get("/health/ready")
-async def ready(service: Service) -> Response[dict[str, Any]]:
-    """200 once the model has warmed up; 503 before, while it is stalled, and from the moment the seat is told to stop."""
+async def ready(service: NamedDependency[Service]) -> Response[dict[str, Any]]:
+    """200 once the model has warmed up; 503 before, while it is stalled, and once the seat is told to stop."""
     state = service.state
     if state is State.READY:
         return Response({"ready": True, "state": state})
@@ -30,6 +31,6 @@ async def ready(service: Service) -> Response[dict[str, Any]]:
 
 
 @get("/health")
-async def health(service: Service) -> dict[str, Any]:
+async def health(service: NamedDependency[Service]) -> dict[str, Any]:
     """Everything that is known about this seat, as read from what runs."""
     return {"state": service.state, "version": __version__, "model": asdict(service.info) if service.info else None}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from litestar import MediaType, Request, Response, post
+from litestar.di import NamedDependency
 
 from seat import formats
 from seat.errors import MissingField, ModelNotFound, UnsupportedValue
@@ -20,7 +21,7 @@ from seat.web.disconnect import unless_disconnected
 from seat.web.forms import Form, read_form
 
 FIELDS: Final = frozenset({"model", "response_format", "timestamp_granularities"})
-"""Fields that change the answer. ``language``, ``prompt``, ``temperature`` and unknown ones are accepted without effect."""
+"""Fields that change the answer; ``language``, ``prompt``, ``temperature`` and unknown ones have no effect."""
 
 SUBTITLES: Final = "text/vtt"
 PLAIN: Final = "text/plain"
@@ -35,9 +36,11 @@ class Options:
 
 
 @post("/v1/audio/transcriptions", status_code=200)
-async def create_transcription(request: Request[Any, Any, Any], service: Service, settings: Settings) -> Response[Any]:
+async def create_transcription(
+    request: Request[Any, Any, Any], service: NamedDependency[Service], settings: NamedDependency[Settings]
+) -> Response[Any]:
     """Transcribe the audio file of a multipart form."""
-    async with read_form(request, FIELDS, limit_mib=settings.max_upload_mib) as form:
+    async with read_form(request, FIELDS, limit_mib=settings.max_upload_mib, pause_s=settings.deadline_s) as form:
         options = parse(form, settings.served_models)
         transcript = await unless_disconnected(request.receive, service.transcribe(form.file))
     return render(transcript, options)
@@ -63,9 +66,7 @@ def parse(form: Form, served_models: Collection[str]) -> Options:
     for granularity in granularities - set(GRANULARITIES):
         raise UnsupportedValue(param="timestamp_granularities", value=granularity, supported=GRANULARITIES)
     note(model=model, response_format=response_format)
-    return Options(
-        response_format=cast("Format", response_format), granularities=cast("frozenset[Granularity]", granularities)
-    )
+    return Options(response_format=response_format, granularities=cast("frozenset[Granularity]", granularities))
 
 
 def _listed(values: Iterable[str]) -> Iterable[str]:

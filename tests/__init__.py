@@ -1,0 +1,1 @@
+"""Tests of the seat: one file per module, the same name."""

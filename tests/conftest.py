@@ -1,0 +1,59 @@
+"""Fixtures that several files share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import soundfile
+
+from seat.gpu import logs
+from seat.recognizer import Waveform
+
+if TYPE_CHECKING:
+    from seat.gpu.nemo import NemoRecognizer
+
+CLIPS = Path(str(files("seat") / "demo" / "clips"))
+
+
+@pytest.fixture(autouse=True)
+def _hush(request: pytest.FixtureRequest) -> None:
+    """Keep others' deprecation notices from failing tests of the model: pytest resets the filters for every test."""
+    if request.node.get_closest_marker("model"):
+        logs.hush()
+
+
+@pytest.fixture(scope="session")
+def clips() -> dict[str, tuple[Waveform, str]]:
+    """The bundled clips by file name: samples and what is said in them."""
+    told = json.loads((CLIPS / "transcripts.json").read_text())
+    return {name: (soundfile.read(CLIPS / name, dtype="int16")[0], entry["text"]) for name, entry in told.items()}
+
+
+@pytest.fixture(scope="session")
+def load_nemo() -> Callable[..., NemoRecognizer]:
+    """Load a checkpoint as the server does, on the CPU unless told otherwise; NeMo is imported once."""
+    logs.hush()
+    from seat.gpu import nemo
+
+    def load(model: str = "demo", *, dtype: str = "auto", device: str = "cpu") -> NemoRecognizer:
+        return nemo.load(model=model, model_id="test", sha256=None, device_name=device, dtype_name=dtype)
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def demo(load_nemo: Callable[..., NemoRecognizer]) -> NemoRecognizer:
+    """The bundled model."""
+    return load_nemo()
+
+
+@pytest.fixture(scope="session")
+def noise() -> Waveform:
+    """Three seconds of white noise, quieter than speech."""
+    return np.random.default_rng(3).normal(0, 600, 48_000).astype(np.int16)

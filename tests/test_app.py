@@ -1,0 +1,354 @@
+"""The HTTP surface in this process, with a fake model: fields, formats, errors and headers."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+from litestar.testing import AsyncTestClient
+from structlog.testing import capture_logs
+
+from seat import settings
+from seat.app import build_app
+from seat.recognizer import SAMPLE_RATE, Waveform
+from seat.service import State
+from tests.fakes import FakeRecognizer, speech
+
+PATH = "/v1/audio/transcriptions"
+
+
+def wav(waveform: Waveform) -> bytes:
+    """A 16-bit WAV file."""
+    file = io.BytesIO()
+    soundfile.write(file, waveform, SAMPLE_RATE, format="WAV", subtype="PCM_16")
+    return file.getvalue()
+
+
+CLIP = wav(speech([3, 1, 4]))
+
+
+@asynccontextmanager
+async def _client(recognizer: FakeRecognizer | None = None, **values: object) -> AsyncIterator[AsyncTestClient[Any]]:
+    model = recognizer or FakeRecognizer()
+    app, service = build_app(settings.read({}, **values), lambda: model)
+    async with AsyncTestClient(app, raise_server_exceptions=False) as client:
+        while service.state is State.LOADING:
+            await client.get("/health/ready")
+        yield client
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[AsyncTestClient[Any]]:
+    """A seat with the default settings."""
+    async with _client() as client:
+        yield client
+
+
+def _error(response: httpx.Response) -> tuple[int, str | None, str | None]:
+    """Status, param and code of an answer in OpenAI's error shape, checked to be just that shape."""
+    assert response.headers["content-type"].split(";")[0] == "application/json"
+    body = response.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    assert body["error"]["type"] == ("invalid_request_error" if response.status_code < 500 else "server_error")
+    assert body["error"]["message"]
+    return response.status_code, body["error"]["param"], body["error"]["code"]
+
+
+async def _post(client: AsyncTestClient[Any], clip: bytes = CLIP, **fields: Any) -> httpx.Response:
+    return await client.post(PATH, data={"model": "whisper-1"} | fields, files={"file": ("clip.wav", clip)})
+
+
+@pytest.mark.parametrize(
+    "response_format, content_type, body",
+    [
+        ("text", "text/plain; charset=utf-8", "three one four\n"),
+        ("srt", "text/plain; charset=utf-8", "1\n00:00:00,560 --> 00:00:02,960\nthree one four\n\n"),
+        ("vtt", "text/vtt; charset=utf-8", "WEBVTT\n\n00:00:00.560 --> 00:00:02.960\nthree one four\n"),
+        ("json", "application/json", '{"text":"three one four","usage":{"type":"duration","seconds":4}}'),
+    ],
+)
+async def test_every_format_has_its_body_and_type(
+    client: AsyncTestClient[Any], response_format: str, content_type: str, body: str
+) -> None:
+    """As OpenAI sends them."""
+    response = await _post(client, response_format=response_format)
+    assert (200, content_type, body) == (response.status_code, response.headers["content-type"], response.text)
+
+
+async def test_json_is_what_comes_without_a_format(client: AsyncTestClient[Any]) -> None:
+    """OpenAI's default."""
+    assert set((await _post(client)).json()) == {"text", "usage"}
+
+
+@pytest.mark.parametrize(
+    "fields, expected",
+    [
+        ({}, {"segments"}),
+        ({"timestamp_granularities[]": "word"}, {"words"}),
+        ({"timestamp_granularities": "word"}, {"words"}),
+        ({"timestamp_granularities[]": ["word", "segment"]}, {"words", "segments"}),
+        ({"timestamp_granularities": '["word","segment"]'}, {"words", "segments"}),
+        ({"timestamp_granularities": "word, segment"}, {"words", "segments"}),
+        ({"timestamp_granularities": ""}, {"segments"}),
+    ],
+)
+async def test_granularities_are_read_however_they_are_written(
+    client: AsyncTestClient[Any], fields: dict[str, Any], expected: set[str]
+) -> None:
+    """With or without brackets, once, repeated, as JSON, with commas."""
+    response = await _post(client, response_format="verbose_json", **fields)
+    assert set(response.json()) & {"words", "segments"} == expected
+
+
+@pytest.mark.parametrize(
+    "fields, expected",
+    [
+        ({"response_format": "diarized_json"}, (400, "response_format", "unsupported_value")),
+        ({"response_format": "JSON"}, (400, "response_format", "unsupported_value")),
+        ({"timestamp_granularities[]": "sentence"}, (400, "timestamp_granularities", "unsupported_value")),
+        ({"timestamp_granularities": "[1"}, (400, "timestamp_granularities", "unsupported_value")),
+        ({"timestamp_granularities": "[[1]]"}, (400, "timestamp_granularities", "unsupported_value")),
+        ({"model": "gpt-4o-transcribe"}, (404, "model", "model_not_found")),
+        ({"model": ""}, (400, "model", "missing_required_parameter")),
+    ],
+)
+async def test_what_is_not_supported_is_named(
+    client: AsyncTestClient[Any], fields: dict[str, Any], expected: tuple[int, str, str]
+) -> None:
+    """A clear 4xx with the field at fault; 5xx would be sent again."""
+    assert expected == _error(await _post(client, **fields))
+
+
+async def test_the_names_that_work_are_told(client: AsyncTestClient[Any]) -> None:
+    """Whoever guesses a model's name wrong learns the right ones."""
+    message = (await _post(client, model="parakeet")).json()["error"]["message"]
+    assert message == "The model 'parakeet' does not exist on this server. It serves 'demo', 'whisper-1', 'ext-stt'."
+
+
+async def test_fields_without_effect_are_accepted(client: AsyncTestClient[Any]) -> None:
+    """A prompt, a temperature, a language, and whatever a gateway forwards."""
+    response = await _post(
+        client,
+        prompt="Names: Ada.",
+        temperature="0.7",
+        language="en",
+        user="me",
+        **{"metadata[a]": "1", "stream": "false"},
+    )
+    assert (200, "three one four") == (response.status_code, response.json()["text"])
+
+
+@pytest.mark.parametrize("model", ["demo", "whisper-1", "ext-stt"])
+async def test_the_model_answers_to_all_its_names(client: AsyncTestClient[Any], model: str) -> None:
+    """And lists them."""
+    assert (await _post(client, model=model)).status_code == 200
+    assert model in [entry["id"] for entry in (await client.get("/v1/models")).json()["data"]]
+    described = (await client.get(f"/v1/models/{model}")).json()
+    assert (model, "model", "cpu") == (described["id"], described["object"], described["device"])
+
+
+async def test_an_unknown_model_is_not_described(client: AsyncTestClient[Any]) -> None:
+    """Names may hold a slash."""
+    assert _error(await client.get("/v1/models/nvidia/parakeet")) == (404, "model", "model_not_found")
+
+
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        (b"", (400, "file", "missing_required_parameter")),
+        (b"plain text", (400, "file", "invalid_audio")),
+        (bytes(range(256)) * 40, (400, "file", "invalid_audio")),
+        (wav(np.zeros(7 * SAMPLE_RATE, np.int16)), (413, "file", "audio_too_long")),
+    ],
+)
+async def test_files_that_cannot_be_used(content: bytes, expected: tuple[int, str, str]) -> None:
+    """Empty, not audio, too long: one attempt each."""
+    async with _client(max_audio_s=6) as client:
+        assert _error(await _post(client, content)) == expected
+
+
+async def test_a_file_larger_than_the_limit_is_refused() -> None:
+    """By the length that is announced; `tests/process` streams one without."""
+    async with _client(max_upload_mib=2) as client:
+        assert _error(await _post(client, bytes(8 * 1024 * 1024))) == (413, "file", "upload_too_large")
+        assert _error(await _post(client, bytes(3 * 1024 * 1024))) == (413, "file", "upload_too_large")
+
+
+async def test_a_large_file_passes_the_disk_whole(client: AsyncTestClient[Any]) -> None:
+    """Beyond the framework's own limit of 10 MB, and beyond what stays in memory."""
+    digits = [number % 10 for number in range(400)]
+    response = await _post(client, wav(speech(digits)))
+    assert len(response.json()["text"].split()) == 400
+
+
+def _form(*parts: tuple[str, bytes], end: bytes = b"--x--\r\n") -> tuple[bytes, dict[str, str]]:
+    body = b"".join(
+        b"--x\r\nContent-Disposition: form-data; " + head.encode() + b"\r\n\r\n" + content + b"\r\n"
+        for head, content in parts
+    )
+    return body + end, {"content-type": "multipart/form-data; boundary=x"}
+
+
+MODEL = ('name="model"', b"whisper-1")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        'name="file"',
+        'name="file"; filename=""',
+        'name="file"; filename="upload"\r\nContent-Type: application/octet-stream',
+        'name="file"; filename="x.mp3"\r\nContent-Type: audio/mpeg',
+        'name="file"; filename="x.WAV"\r\nContent-Type: audio/webm;codecs=opus',
+        'name="file"; filename="é%22.bin"; filename*=UTF-8\'\'%C3%A9.bin',
+    ],
+)
+async def test_names_and_types_are_hints(client: AsyncTestClient[Any], head: str) -> None:
+    """The same bytes under any name, none included, are the same audio."""
+    body, headers = _form(MODEL, (head, CLIP))
+    response = await client.post(PATH, content=body, headers=headers)
+    assert (200, "three one four") == (response.status_code, response.json()["text"])
+
+
+@pytest.mark.parametrize(
+    "body, headers, expected",
+    [
+        (*_form(MODEL), (400, "file", "missing_required_parameter")),
+        (*_form(('name="file"; filename="a"', CLIP)), (400, "model", "missing_required_parameter")),
+        (
+            *_form(
+                MODEL,
+                ('name="file"', b""),
+            ),
+            (400, "file", "missing_required_parameter"),
+        ),
+        (*_form(MODEL, ('name="file"', CLIP), end=b""), (400, None, "invalid_form")),
+        (_form(MODEL)[0][:-30], _form()[1], (400, None, "invalid_form")),
+        (b"", _form()[1], (400, None, "invalid_form")),
+        (b"no boundary here", _form()[1], (400, None, "invalid_form")),
+        (_form(MODEL)[0], {"content-type": "multipart/form-data"}, (400, None, "invalid_form")),
+        (b"{}", {"content-type": "application/json"}, (400, "file", "missing_required_parameter")),
+        (b"", {}, (400, "file", "missing_required_parameter")),
+        (*_form(*[('name="k"', b"")] * 1001), (413, None, "too_many_parts")),
+        (*_form(('name="model"', b"x" * 70_000)), (413, None, "too_many_parts")),
+    ],
+)
+async def test_forms_that_are_none(
+    client: AsyncTestClient[Any], body: bytes, headers: dict[str, str], expected: tuple[int, str | None, str]
+) -> None:
+    """Whatever is wrong with a body, the answer has our shape and is no 5xx."""
+    assert _error(await client.post(PATH, content=body, headers=headers)) == expected
+
+
+async def test_a_field_that_is_not_known_is_read_past(client: AsyncTestClient[Any]) -> None:
+    """However large it is."""
+    body, headers = _form(MODEL, ('name="known_speaker_references[]"', bytes(3_000_000)), ('name="file"', CLIP))
+    assert (await client.post(PATH, content=body, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "method, path, expected",
+    [
+        ("GET", "/nowhere", (404, None, "unknown_url")),
+        ("POST", "/v1/audio/transcription", (404, None, "unknown_url")),
+        ("GET", PATH, (405, None, "method_not_allowed")),
+        ("DELETE", "/v1/models", (405, None, "method_not_allowed")),
+    ],
+)
+async def test_the_frameworks_own_refusals_have_our_shape(
+    client: AsyncTestClient[Any], method: str, path: str, expected: tuple[int, None, str]
+) -> None:
+    """404 and 405 too."""
+    assert _error(await client.request(method, path)) == expected
+
+
+async def test_a_fault_of_the_model_is_a_500_without_its_details() -> None:
+    """What it raised goes to the log, not to the client."""
+
+    def refuse(waveforms: object) -> None:
+        if len(waveforms[0]) == len(speech([3, 1, 4])):  # type: ignore[index]
+            message = "secret tensor"
+            raise ValueError(message)
+
+    async with _client(FakeRecognizer(before=refuse)) as client:
+        response = await _post(client)
+    assert _error(response) == (500, None, "recognition_failed")
+    assert "secret" not in response.text
+
+
+KEYS = {"api_keys": "first,second"}
+
+
+@pytest.mark.parametrize(
+    "headers, status",
+    [
+        ({}, 401),
+        ({"authorization": "Bearer third"}, 401),
+        ({"authorization": "Bearer "}, 401),
+        ({"authorization": "Basic first"}, 401),
+        ({"authorization": "Bearer first"}, 200),
+        ({"authorization": "bearer second"}, 200),
+    ],
+)
+async def test_keys_let_in_who_shows_one(headers: dict[str, str], status: int) -> None:
+    """401 in OpenAI's shape for the others; probes stay open."""
+    async with _client(**KEYS) as client:
+        response = await client.get("/v1/models", headers=headers)
+        assert response.status_code == status
+        if status == 401:
+            assert _error(response) == (401, None, "invalid_api_key")
+            assert response.headers["www-authenticate"] == "Bearer"
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_health_tells_what_runs(client: AsyncTestClient[Any]) -> None:
+    """State, device, model, number type and versions, as read."""
+    health = (await client.get("/health")).json()
+    assert (health["state"], health["model"]["id"], health["model"]["device"]) == ("ready", "fake", "cpu")
+    assert (await client.get("/health/live")).json() == {"live": True}
+    assert (await client.get("/health/ready")).json() == {"ready": True, "state": "ready"}
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["abc-1.2:3", "a" * 129, "two words", "naïve"],
+)
+async def test_a_request_id_is_echoed_where_it_is_harmless(client: AsyncTestClient[Any], shown: str) -> None:
+    """Else the answer has one of ours."""
+    response = await client.get("/v1/models", headers={"x-request-id": shown.encode()})
+    answered = response.headers["x-request-id"]
+    assert (answered == shown) == (shown == "abc-1.2:3")
+    assert answered.startswith(("abc", "req_"))
+
+
+async def test_one_line_tells_a_request(client: AsyncTestClient[Any]) -> None:
+    """Status, audio, windows, times; neither what was said nor the file's name."""
+    with capture_logs() as lines:
+        response = await _post(client)
+        await _post(client, b"junk")
+    told = [line for line in lines if line["event"] == "request"]
+    assert [line["status"] for line in told] == [200, 400]
+    first = told[0]
+    assert first["request_id"] == response.headers["x-request-id"]
+    assert (first["audio_s"], first["windows"], first["batch_sizes"]) == (3.6, 1, (1,))
+    assert {"method", "path", "model", "response_format", "decode_s", "queue_s", "inference_s", "total_s"} <= set(first)
+    assert told[1]["error"] == "invalid_audio"
+    written = json.dumps(lines, default=str)
+    assert "three" not in written
+    assert "clip.wav" not in written
+
+
+@pytest.mark.parametrize("make", [lambda: np.zeros(0, np.int16), lambda: np.zeros(1, np.int16)])
+async def test_next_to_nothing_is_a_right_answer(client: AsyncTestClient[Any], make: Callable[[], Waveform]) -> None:
+    """A header without samples, or one sample: empty text and the right duration."""
+    verbose = (await _post(client, wav(make()), response_format="verbose_json")).json()
+    assert (verbose["text"], verbose["segments"]) == ("", [])
+    assert verbose["duration"] == round(len(make()) / SAMPLE_RATE, 3)

@@ -1,0 +1,418 @@
+"""The command line: what it prints where, what it exits with, and that errors are sentences."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import soundfile
+from typer.testing import CliRunner
+
+from seat import __version__
+from seat.cli import Bars, OutputFormat, app, by_model, by_server, each, sentence
+from seat.client import Client, Refused, TooSlow, Unintelligible, Wish, base_url
+from seat.errors import DeviceUnavailable, ModelNotFound, ModelUnavailable
+from seat.formats import FORMATS
+from seat.recognizer import SAMPLE_RATE, Recognizer
+from seat.settings import Settings
+from tests.fakes import FakeRecognizer, speech
+
+SETTINGS = Settings(window_s=4, window_context_s=(1, 1), warmup_seconds=())
+WISH = Wish(model="demo", response_format="text")
+ANSWER = "Hello.\n"
+
+
+def clip(folder: Path, name: str = "clip.wav", digits: tuple[int, ...] = (1, 2, 3)) -> Path:
+    """A file in which the fake recognizer hears these digits."""
+    path = folder / name
+    soundfile.write(path, speech(digits), SAMPLE_RATE)
+    return path
+
+
+def run(*arguments: str | Path, given: bytes | None = None, **environment: str) -> tuple[int, str, str]:
+    """Run a command in this process: exit code, standard output, standard error."""
+    result = CliRunner().invoke(app, list(map(str, arguments)), input=given, env=environment)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture
+def silent() -> Iterator[Bars]:
+    """Bars that nobody sees, as off a terminal."""
+    with Bars(1) as bars:
+        yield bars
+
+
+class SpeechServer(BaseHTTPRequestHandler):
+    """A server of another make: one model, one key, always the same answer."""
+
+    def do_GET(self) -> None:
+        """List the models."""
+        self.answer(200, json.dumps({"data": [{"id": "the-model"}]}))
+
+    def do_POST(self) -> None:
+        """Transcribe, for whom shows the key and asks in the right form."""
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.headers["authorization"] != "Bearer secret":
+            self.answer(401, json.dumps({"error": {"message": "Who are you?", "code": None}}))
+        elif b"the-model" in body and b'name="response_format"\r\n\r\ntext' in body and b'filename="' in body:
+            self.answer(200, ANSWER)
+        else:
+            self.answer(400, json.dumps({"error": {"message": "What is that?"}}))
+
+    def answer(self, status: int, body: str) -> None:
+        """Send one answer."""
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_facts: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server_url() -> Iterator[str]:
+    """Where a `SpeechServer` answers."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), SpeechServer) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def client(
+    answer: Callable[[httpx.Request], httpx.Response], wait: Callable[[str, float], None] = lambda *_: None
+) -> Client:
+    """A client whose requests are answered by a function."""
+    return Client("http://seat", transport=httpx.MockTransport(answer), wait=wait)
+
+
+def refusal(status: int, code: str | None, message: str = "No.", **headers: str) -> httpx.Response:
+    """OpenAI's error object."""
+    return httpx.Response(status, json={"error": {"message": message, "code": code}}, headers=headers)
+
+
+def test_the_version_is_printed() -> None:
+    """`seat --version` says which seat it is, and leaves."""
+    assert run("--version") == (0, f"seat {__version__}\n", "")
+
+
+def test_help_names_every_command() -> None:
+    """`seat --help` is where a user learns what there is."""
+    exit_code, out, _ = run("--help")
+    assert exit_code == 0
+    assert all(command in out for command in ("serve", "transcribe", "demo"))
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """Asking for help costs a fraction of a second: no framework, no array, no model is imported for it."""
+    code = """if True:
+        import sys
+        from typer.testing import CliRunner
+        from seat.cli import app
+        assert CliRunner().invoke(app, ["transcribe", "--help"]).exit_code == 0
+        print(*sorted({"torch", "nemo", "litestar", "granian", "httpx", "numpy"} & set(sys.modules)))
+    """
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout.strip() == ""
+
+
+def test_the_formats_are_those_of_the_server() -> None:
+    """The command line offers what `seat.formats` writes, and nothing else."""
+    assert set(FORMATS) == {each.value for each in OutputFormat}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("transcribe",),
+        ("transcribe", "a.wav", "--format", "docx"),
+        ("transcribe", "a.wav", "--url", "http://seat", "--model", "demo"),
+        ("transcribe", "a.wav", "--model-name", "demo"),
+        ("transcribe", "a.wav", "b/a.wav", "--output-dir", "out"),
+        ("listen",),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_command_is_a_usage_error(arguments: tuple[str, ...]) -> None:
+    """What cannot be meant exits with 2, and nothing is done."""
+    exit_code, out, err = run(*arguments)
+    assert (exit_code, out) == (2, "")
+    assert "Traceback" not in err
+
+
+def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
+    """A file that is not there is told before a model is loaded for it, with what to check."""
+    path = tmp_path / "nothing.wav"
+    assert run("transcribe", path) == (
+        1,
+        "",
+        f"{path}: There is no such file. Check its name; '-' reads standard input.\n",
+    )
+
+
+def test_a_folder_is_a_sentence(tmp_path: Path) -> None:
+    """A folder is no file; the sentence shows how to name the files in it."""
+    expected = f"{tmp_path}: It is a folder. Name the files in it, such as {tmp_path}/*.wav.\n"
+    assert run("transcribe", tmp_path) == (1, "", expected)
+
+
+def test_an_address_without_a_server_is_a_sentence(tmp_path: Path) -> None:
+    """Nothing at the address: the sentence says the address and how to start a seat."""
+    exit_code, out, err = run("transcribe", clip(tmp_path), "--url", "http://127.0.0.1:1")
+    assert (exit_code, out) == (1, "")
+    assert err.startswith("No server answers at http://127.0.0.1:1/v1 (")
+    assert "'seat serve'" in err
+
+
+def test_a_wrong_setting_is_a_sentence() -> None:
+    """A misspelt variable is named with the one that was meant."""
+    exit_code, out, err = run("serve", SEAT_HSOT="0.0.0.0")  # noqa: S104  nothing is served
+    assert (exit_code, out) == (1, "")
+    assert err.splitlines() == [
+        "The settings are not usable:",
+        "  SEAT_HSOT is not a setting; did you mean SEAT_HOST?",
+        "Correct these options or variables, or leave them out.",
+    ]
+
+
+def test_the_key_for_servers_is_no_wrong_setting(tmp_path: Path) -> None:
+    """SEAT_API_KEY belongs to the command line: a model in this process does not stumble over it."""
+    exit_code, _, err = run("transcribe", clip(tmp_path), SEAT_API_KEY="secret", SEAT_DEVICE="abacus")
+    assert exit_code == 1
+    assert "SEAT_DEVICE='abacus'" in err
+    assert "SEAT_API_KEY" not in err
+
+
+def test_a_server_transcribes(server_url: str, tmp_path: Path) -> None:
+    """Standard output holds the transcript and nothing else; the key comes from the environment."""
+    assert run("transcribe", clip(tmp_path), "--url", server_url, SEAT_API_KEY="secret") == (0, ANSWER, "")
+
+
+def test_standard_input_is_a_file(server_url: str, tmp_path: Path) -> None:
+    """'-' is read, and written to a file named after where it came from."""
+    given = clip(tmp_path).read_bytes()
+    server = ("--url", server_url, "--api-key", "secret")
+    assert run("transcribe", "-", "--output-dir", tmp_path / "out", *server, given=given) == (0, "", "")
+    assert (tmp_path / "out" / "stdin.txt").read_text() == ANSWER
+
+
+def test_several_files_go_into_a_folder(server_url: str, tmp_path: Path) -> None:
+    """With a folder to write to, each input has a file of its own there; a missing one costs only itself."""
+    out = tmp_path / "deep" / "out"
+    exit_code, stdout, err = run(
+        *("transcribe", tmp_path / "gone.wav", clip(tmp_path), "--output-dir", out),
+        *("--url", server_url, "--api-key", "secret"),
+    )
+    assert (exit_code, stdout) == (1, "")
+    assert "gone.wav: There is no such file." in err
+    assert {path.name: path.read_text() for path in out.iterdir()} == {"clip.txt": ANSWER}
+
+
+def test_several_transcripts_are_told_apart(server_url: str, tmp_path: Path) -> None:
+    """On standard output come the transcripts alone; whose they are is said on standard error."""
+    path = clip(tmp_path)
+    expected = (0, ANSWER * 2, f"==> {path} <==\n" * 2)
+    assert run("transcribe", path, path, "--url", server_url, "--api-key", "secret") == expected
+
+
+def test_a_server_that_wants_a_key_says_how(server_url: str, tmp_path: Path) -> None:
+    """A 401 ends in how to give the key, whatever the server calls it."""
+    path = clip(tmp_path)
+    exit_code, _, err = run("transcribe", path, "--url", server_url, SEAT_API_KEY="", OPENAI_API_KEY="")
+    expected = f"{path}: Who are you? Give the key with --api-key, or in SEAT_API_KEY.\n"
+    assert (exit_code, err) == (1, expected)
+
+
+@pytest.mark.parametrize(
+    "output_format, begins",
+    [
+        (OutputFormat.TEXT, "one two three\n"),
+        (OutputFormat.JSON, '{"text":"one two three","usage":{"type":"duration","seconds":4}}\n'),
+        (OutputFormat.SRT, "1\n00:00:00,"),
+        (OutputFormat.VTT, "WEBVTT\n\n00:00:00."),
+        (OutputFormat.VERBOSE_JSON, '{"task":"transcribe","language":"en","duration":3.6,"text":"one two three",'),
+    ],
+)
+def test_a_model_in_this_process_writes_every_format(
+    output_format: OutputFormat, begins: str, tmp_path: Path, silent: Bars
+) -> None:
+    """Without a server, the same service answers in the same forms."""
+    with clip(tmp_path).open("rb") as file, by_model(SETTINGS, FakeRecognizer, output_format) as hear:
+        text = hear(file, "clip.wav", silent)
+    assert text.startswith(begins)
+    assert text.endswith("\n")
+
+
+def test_verbose_json_holds_words_and_segments(tmp_path: Path, silent: Bars) -> None:
+    """A command line has no use for half of it."""
+    with clip(tmp_path).open("rb") as file, by_model(SETTINGS, FakeRecognizer, OutputFormat.VERBOSE_JSON) as hear:
+        answer = json.loads(hear(file, "clip.wav", silent))
+    assert [word["word"] for word in answer["words"]] == ["one", "two", "three"]
+    assert len(answer["segments"]) == 1
+
+
+def test_the_bar_follows_the_audio(tmp_path: Path) -> None:
+    """From nothing, over every window, to all of it: the bar shows seconds of audio, never more than there are."""
+
+    class Watched(Bars):
+        def heard(self, done_s: float, all_s: float) -> None:
+            seen.append((done_s, all_s))
+
+    seen: list[tuple[float, float]] = []
+    path = clip(tmp_path, digits=(1,) * 12)
+    with path.open("rb") as file, by_model(SETTINGS, FakeRecognizer, OutputFormat.TEXT) as hear:
+        hear(file, "clip.wav", Watched(1))
+    done = [done_s for done_s, _ in seen]
+    assert [all_s for _, all_s in seen] == pytest.approx([12.6] * len(seen))
+    assert done == sorted(set(done))
+    assert (done[0], done[-1]) == (0, pytest.approx(12.6))
+    assert len(done) > 3
+
+
+def test_a_bad_file_costs_only_itself(tmp_path: Path, silent: Bars, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is no audio is told with what to check, and the files after it are transcribed."""
+    noise = tmp_path / "noise.wav"
+    noise.write_bytes(b"no audio at all")
+    got: dict[str, str] = {}
+    with by_model(SETTINGS, FakeRecognizer, OutputFormat.TEXT) as hear:
+        failed = each([noise, clip(tmp_path)], hear, lambda path, text: got.update({path.name: text}), silent)
+    assert (failed, got) == (1, {"clip.wav": "one two three\n"})
+    err = capsys.readouterr().err
+    assert f"{noise}: The audio file could not be decoded: " in err
+    assert "'ffprobe'" in err
+
+
+def _raising(fault: Exception) -> Callable[[], Recognizer]:
+    def load() -> Recognizer:
+        raise fault
+
+    return load
+
+
+@pytest.mark.parametrize(
+    "fault, expected",
+    [
+        (ModelUnavailable(model="x.nemo", reason="there is no such file"), "there is no such file. Name one with"),
+        (DeviceUnavailable(device="cuda", reason="CUDA finds no card"), "set SEAT_DEVICE=cpu"),
+        (OSError("the disk is gone"), "The model 'demo' cannot be loaded: OSError: the disk is gone. Name one with"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_model_that_does_not_load_is_a_sentence(fault: Exception, expected: str) -> None:
+    """Whatever keeps a model from loading is told with a next step."""
+    with (
+        pytest.raises((ModelUnavailable, DeviceUnavailable)) as caught,
+        by_model(SETTINGS, _raising(fault), OutputFormat.TEXT),
+    ):
+        pass
+    assert expected in sentence(caught.value)
+
+
+def test_a_server_that_loads_is_asked_again() -> None:
+    """A 503 is waited out for as long as the server says, and why is told."""
+    answers = [refusal(503, "model_loading", "Loading.", **{"retry-after": "7"}), httpx.Response(200, text=ANSWER)]
+    waits: list[tuple[str, float]] = []
+    with client(lambda _: answers.pop(0), wait=lambda *facts: waits.append(facts)) as asking:
+        assert asking.transcribe(io.BytesIO(b"audio"), "a.wav", WISH) == ANSWER
+    assert waits == [("Loading.", 7.0)]
+
+
+def test_a_server_that_never_gets_ready_is_given_up() -> None:
+    """Patience ends: after two minutes of 'later' the user is told so."""
+    waits: list[float] = []
+    with (
+        client(lambda _: refusal(503, "model_loading"), wait=lambda _, seconds: waits.append(seconds)) as asking,
+        pytest.raises(Refused) as caught,
+    ):
+        asking.transcribe(io.BytesIO(b"audio"), "a.wav", WISH)
+    assert sum(waits) == 120
+    assert sentence(caught.value) == "No. Try again in a minute."
+
+
+def test_an_unknown_model_is_answered_with_the_names_there_are(silent: Bars) -> None:
+    """A 404 about the model ends in the names that would work."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        models = {"data": [{"id": "one"}, {"id": "two"}]}
+        return httpx.Response(200, json=models) if request.method == "GET" else refusal(404, "404")
+
+    with (
+        by_server(client(answer), "three", OutputFormat.TEXT) as hear,
+        pytest.raises(ModelNotFound, match=r"'three' does not exist .* 'one', 'two'"),
+    ):
+        hear(io.BytesIO(b"audio"), "a.wav", silent)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx.Response(200, text="<html>"),
+        httpx.Response(200, json=["demo"]),
+        httpx.Response(200, json={"data": []}),
+        httpx.Response(200, json={"models": []}),
+        httpx.Response(404, text="nothing here"),
+    ],
+    ids=["html", "list", "empty", "other", "404"],
+)
+def test_what_is_no_speech_server_is_said(answer: httpx.Response) -> None:
+    """A web server of another kind at the address is no traceback."""
+    with client(lambda _: answer) as asking, pytest.raises(Unintelligible, match="http://seat/v1 is not the address"):
+        asking.models()
+
+
+def test_a_server_that_does_not_answer_in_time_is_a_sentence() -> None:
+    """An answer is waited for with patience, not for ever."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadTimeout(str(request.url))
+
+    with client(answer) as asking, pytest.raises(TooSlow, match="within 3600 seconds"):
+        asking.models()
+
+
+@pytest.mark.parametrize(
+    "body, expected",
+    [
+        ({"error": {"message": "Bad.", "code": "invalid_audio"}}, "Bad. See with a player"),
+        ({"error": "Bad."}, "Bad."),
+        ({"detail": "Bad."}, "Bad."),
+        ({}, "The server answered 400 Bad Request."),
+    ],
+    ids=["openai", "string", "detail", "nothing"],
+)
+def test_every_dialect_of_errors_is_read(body: Mapping[str, Any], expected: str) -> None:
+    """Servers of other makes have other bodies; what they say reaches the user."""
+    with client(lambda _: httpx.Response(400, json=body)) as asking, pytest.raises(Refused) as caught:
+        asking.transcribe(io.BytesIO(b"audio"), "a.wav", WISH)
+    assert sentence(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/", "h:1", "h:1/v1"],
+)
+def test_an_address_is_completed(given: str) -> None:
+    """Users write addresses with and without scheme, '/v1' and slash."""
+    assert base_url(given) == "http://h:1/v1"
+
+
+def test_the_upload_is_counted(tmp_path: Path) -> None:
+    """The bar over an upload ends at its last byte."""
+    sent: list[tuple[int, int]] = []
+    path = clip(tmp_path)
+    with client(lambda _: httpx.Response(200, text=ANSWER)) as asking, path.open("rb") as file:
+        asking.transcribe(file, "a.wav", WISH, lambda *facts: sent.append(facts))
+    nbytes = path.stat().st_size
+    assert sent[-1] == (nbytes, nbytes)

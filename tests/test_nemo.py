@@ -1,0 +1,324 @@
+"""The direct path equals NeMo's own transcribe(), and leaves nothing of NeMo's habits behind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import soxr
+
+from seat.errors import ChecksumMismatch, DeviceUnavailable, ModelUnavailable
+from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
+from seat.transcript import Transcript
+from seat.windows import WindowLimits, plan, stitch
+from seat.words import sentences, spoken_words
+from tests.tiny import build, chirps
+
+if TYPE_CHECKING:
+    from seat.gpu.nemo import NemoRecognizer
+
+pytestmark = pytest.mark.model
+
+CONFIDENCE_NOISE = 1e-4
+"""How far a probability may move with the shape of its batch: floating-point sums in another order."""
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+def _reference(model: Path, waveforms: list[Waveform], folder: Path) -> dict[str, list[dict[str, Any]]]:
+    archive = folder / "audio.npz"
+    np.savez(archive, *waveforms)
+    command = [sys.executable, "-m", "tests.reference", str(model), str(archive)]
+    result = subprocess.run(command, check=True, capture_output=True, text=True, timeout=110)
+    answers: dict[str, list[dict[str, Any]]] = json.loads(result.stdout.splitlines()[-1])
+    return answers
+
+
+def _compare(
+    recognizer: NemoRecognizer, recognition: Recognition, waveform: Waveform, expected: dict[str, Any]
+) -> None:
+    """Text, words, times, confidences and segments are those of NeMo."""
+    seconds = len(waveform) / SAMPLE_RATE
+    words = spoken_words(recognition, recognizer.vocabulary, offset_s=0, audio_s=seconds)
+    frame_s = recognizer.vocabulary.frame_s
+    assert [word for word, _, _ in expected["words"]] == [word.word.text for word in words]
+    assert expected["text"] == " ".join(word.word.text for word in words)
+    for (_, start_s, end_s), word in zip(expected["words"], words, strict=True):
+        assert word.word.start_s == pytest.approx(start_s, abs=1e-6)
+        assert word.word.end_s == pytest.approx(min(max(end_s, start_s + frame_s), seconds), abs=1e-6)
+    assert recognition.confidences == pytest.approx(expected["token_confidence"], abs=CONFIDENCE_NOISE)
+    assert [word.word.confidence for word in words] == pytest.approx(expected["word_confidence"], abs=CONFIDENCE_NOISE)
+    assert [text for text, _, _ in expected["segments"]] == [segment.text for segment in sentences(words)]
+
+
+def _clips_of_1_5_and_20_seconds(clips: dict[str, tuple[Waveform, str]]) -> list[Waveform]:
+    by_length = sorted((waveform for waveform, _ in clips.values()), key=len)
+    speech = np.concatenate(by_length * 5)
+    return [speech[: seconds * SAMPLE_RATE].copy() for seconds in (1, 5, 20)]
+
+
+def test_the_demo_model_hears_what_nemos_transcribe_hears(
+    demo: NemoRecognizer, clips: dict[str, tuple[Waveform, str]], tmp_path: Path
+) -> None:
+    """One, five and twenty seconds, alone and as one batch: same text, words, times, confidences and segments."""
+    from seat.gpu.checkpoint import DEMO
+
+    waveforms = _clips_of_1_5_and_20_seconds(clips)
+    expected = _reference(DEMO, waveforms, tmp_path)
+    assert any(answer["text"] for answer in expected["alone"])
+    for waveform, answer in zip(waveforms, expected["alone"], strict=True):
+        _compare(demo, demo.recognize([waveform])[0], waveform, answer)
+    for waveform, recognition, answer in zip(waveforms, demo.recognize(waveforms), expected["batched"], strict=True):
+        _compare(demo, recognition, waveform, answer)
+
+
+def test_a_tdt_model_hears_in_a_batch_what_nemo_hears_alone(
+    load_nemo: Callable[..., NemoRecognizer], tmp_path: Path
+) -> None:
+    """NeMo 3.0.0 mixes up token durations within a batch, so word ends move with their neighbours; ours do not."""
+    path = build(tmp_path, "tdt")
+    recognizer = load_nemo(str(path))
+    waveforms = [(chirps(seconds, seed) * 32767).astype(np.int16) for seed, seconds in enumerate((1, 5, 20))]
+    expected = _reference(path, waveforms, tmp_path)["alone"]
+    assert recognizer.vocabulary.predicts_durations
+    alone = [recognizer.recognize([waveform])[0] for waveform in waveforms]
+    assert len({duration for recognition in alone for duration in recognition.durations}) > 2
+    for recognitions in (alone, recognizer.recognize(waveforms)):
+        for waveform, recognition, answer in zip(waveforms, recognitions, expected, strict=True):
+            _compare(recognizer, recognition, waveform, answer)
+
+
+def test_a_tiny_rnnt_model_with_regular_attention_is_heard_alike(
+    load_nemo: Callable[..., NemoRecognizer], tmp_path: Path
+) -> None:
+    """Not only the demo model's kind of encoder."""
+    path = build(tmp_path, "rnnt")
+    recognizer = load_nemo(str(path))
+    waveforms = [(chirps(seconds, seed) * 32767).astype(np.int16) for seed, seconds in enumerate((1, 5))]
+    for waveform, recognition, answer in zip(
+        waveforms, recognizer.recognize(waveforms), _reference(path, waveforms, tmp_path)["batched"], strict=True
+    ):
+        _compare(recognizer, recognition, waveform, answer)
+
+
+def test_what_comes_out_of_a_batch_is_what_comes_out_alone(
+    demo: NemoRecognizer, clips: dict[str, tuple[Waveform, str]], noise: Waveform
+) -> None:
+    """Any mix of lengths, silence and noise among them: same tokens at the same frames."""
+    mix = [*(waveform for waveform, _ in clips.values()), noise, np.zeros(SAMPLE_RATE, np.int16)]
+    for waveform, batched in zip(mix, demo.recognize(mix), strict=True):
+        (alone,) = demo.recognize([waveform])
+        assert (batched.tokens, batched.frames, batched.durations) == (alone.tokens, alone.frames, alone.durations)
+        assert batched.confidences == pytest.approx(alone.confidences, abs=CONFIDENCE_NOISE)
+
+
+def test_the_same_call_twice_gives_the_same_numbers(
+    demo: NemoRecognizer, clips: dict[str, tuple[Waveform, str]]
+) -> None:
+    """No dropout, no dither, no statistics that move."""
+    waveform = next(iter(clips.values()))[0]
+    assert demo.recognize([waveform]) == demo.recognize([waveform])
+
+
+def _hear(demo: NemoRecognizer, waveform: Waveform) -> Transcript:
+    windows = plan(len(waveform), WindowLimits.of_seconds(30, (10, 5)), lambda _, last: last)
+    recognitions = demo.recognize([window.cut(waveform) for window in windows])
+    return stitch(windows, recognitions, demo.vocabulary, samples=len(waveform), language="en")
+
+
+def test_the_demo_model_has_the_right_words(demo: NemoRecognizer, clips: dict[str, tuple[Waveform, str]]) -> None:
+    """Every bundled clip, to the last full stop."""
+    assert {name: _hear(demo, waveform).text for name, (waveform, _) in clips.items()} == {
+        name: text for name, (_, text) in clips.items()
+    }
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.3])
+def test_loudness_does_not_change_the_words(
+    demo: NemoRecognizer, clips: dict[str, tuple[Waveform, str]], scale: float
+) -> None:
+    """A quiet microphone says the same."""
+    for waveform, text in clips.values():
+        assert _hear(demo, np.round(waveform * scale).astype(np.int16)).text == text
+
+
+def test_a_telephone_line_does_not_change_the_words(
+    demo: NemoRecognizer, clips: dict[str, tuple[Waveform, str]]
+) -> None:
+    """At 8 kHz nothing above 4 kHz is left."""
+    for waveform, text in clips.values():
+        narrow = soxr.resample(soxr.resample(waveform, SAMPLE_RATE, 8000), 8000, SAMPLE_RATE)
+        assert _hear(demo, narrow).text == text
+
+
+@pytest.mark.parametrize("seconds", [0.4, 3.0])
+def test_digital_silence_behind_speech_swallows_nothing(
+    demo: NemoRecognizer, clips: dict[str, tuple[Waveform, str]], seconds: float
+) -> None:
+    """Parakeet models have come back empty from that."""
+    for waveform, text in clips.values():
+        silence = np.zeros(round(seconds * SAMPLE_RATE), np.int16)
+        assert _hear(demo, np.concatenate([waveform, silence])).text == text
+
+
+def test_what_is_not_speech_has_no_words(demo: NemoRecognizer, noise: Waveform) -> None:
+    """Silence of several lengths, a tone, white noise."""
+    time = np.arange(3 * SAMPLE_RATE) / SAMPLE_RATE
+    tone = (8000 * np.sin(2 * np.pi * 440 * time)).astype(np.int16)
+    silences = [np.zeros(round(seconds * SAMPLE_RATE), np.int16) for seconds in (0.05, 0.1, 1, 10)]
+    for waveform in [tone, noise, *silences, np.ones(1, np.int16)]:
+        assert _hear(demo, waveform).text == ""
+
+
+def test_the_encoder_alone_is_cast_to_bfloat16(
+    load_nemo: Callable[..., NemoRecognizer], clips: dict[str, tuple[Waveform, str]]
+) -> None:
+    """Front end, decoder and joint keep their precision; the words are the same."""
+    import torch
+
+    recognizer = load_nemo(dtype="bfloat16")
+    model = recognizer._model
+    assert {parameter.dtype for parameter in model.encoder.parameters()} == {torch.bfloat16}
+    for module in (model.preprocessor, model.decoder, model.joint):
+        assert {tensor.dtype for tensor in module.state_dict().values() if tensor.is_floating_point()} <= {
+            torch.float32
+        }
+    assert recognizer.info.dtype == "bfloat16"
+    for waveform, text in clips.values():
+        assert _hear(recognizer, waveform).text == text
+
+
+def test_nothing_trains_and_nothing_dithers(demo: NemoRecognizer) -> None:
+    """Evaluation mode throughout, frozen weights, no random noise, no padding to multiples of frames."""
+    model = demo._model
+    assert not any(module.training for module in model.modules())
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    assert (model.preprocessor.featurizer.dither, model.preprocessor.featurizer.pad_to) == (0.0, 0)
+
+
+def test_weights_are_those_that_nemo_restores(demo: NemoRecognizer) -> None:
+    """Adopting mapped tensors instead of copying changes no bit."""
+    import torch
+    from nemo.collections.asr.models import ASRModel
+
+    from seat.gpu.checkpoint import DEMO
+
+    restored = ASRModel.restore_from(str(DEMO), map_location="cpu").state_dict()
+    adopted = demo._model.state_dict()
+    assert set(restored) == set(adopted)
+    assert all(torch.equal(restored[name], adopted[name]) for name in restored)
+
+
+def test_nemo_hoards_no_log_records(demo: NemoRecognizer) -> None:  # noqa: ARG001  loading it is what brings NeMo in
+    """Its handlers are gone, its warnings reach the root logger, and Python's own warnings are Python's again."""
+    from nemo.utils import lightning_logger_patch
+
+    assert logging.getLogger("nemo_logger").handlers == []
+    assert logging.getLogger("nemo_logger").propagate
+    assert lightning_logger_patch.HANDLERS == {}
+    assert logging.getLogger("lightning.pytorch").handlers == []
+    assert "nemo" not in getattr(warnings.showwarning, "__module__", "")
+
+
+def test_inference_mode_is_entered_on_the_thread_that_calls(demo: NemoRecognizer, noise: Waveform) -> None:
+    """It belongs to a thread; a recognizer made on one works on another and keeps no gradient."""
+    import torch
+
+    seen: list[bool] = []
+
+    def call() -> None:
+        demo.recognize([noise])
+        seen.append(torch.is_inference_mode_enabled())
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert seen == [False]
+
+
+@pytest.mark.parametrize("asked", ["cuda", "cuda:7"])
+def test_cuda_by_name_refuses_where_cuda_does_not_answer(asked: str) -> None:
+    """A silent fall-back gives the right text, slowly, for hours; the sentence says what to do."""
+    import torch
+
+    from seat.gpu import device
+
+    if asked == "cuda" and torch.cuda.is_available():
+        pytest.skip("a card is here")
+    with pytest.raises(DeviceUnavailable, match=f"SEAT_DEVICE={asked} .* SEAT_DEVICE=cpu"):
+        device.choose(asked)
+
+
+def test_a_pinned_digest_must_be_the_files(tmp_path: Path) -> None:
+    """Verified before anything is loaded; both digests are named."""
+    from seat.gpu import checkpoint
+
+    path = tmp_path / "x.nemo"
+    path.write_bytes(b"weights")
+    digest = hashlib.sha256(b"weights").hexdigest()
+    assert checkpoint.verify(path, digest.upper()) == digest
+    with pytest.raises(ChecksumMismatch, match=digest):
+        checkpoint.verify(path, "0" * 64)
+
+
+@pytest.mark.parametrize(
+    "model, reason",
+    [
+        ("/nowhere/x.nemo", "there is no such file"),
+        ("nonsense", "neither 'demo'"),
+        ("a/b/c", "neither 'demo'"),
+        ("owner/name@main", "neither 'demo'"),
+    ],
+)
+def test_a_model_that_cannot_be_found_is_said_so(model: str, reason: str) -> None:
+    """A sentence, not a traceback."""
+    from seat.gpu import checkpoint
+
+    with pytest.raises(ModelUnavailable, match=reason):
+        checkpoint.locate(model)
+
+
+def test_a_file_that_is_no_checkpoint_is_said_so(load_nemo: Callable[..., NemoRecognizer], tmp_path: Path) -> None:
+    """Whatever NeMo raises about it."""
+    path = tmp_path / "broken.nemo"
+    path.write_bytes(b"not a tar")
+    with pytest.raises(ModelUnavailable, match=r"broken\.nemo.*NeMo cannot read"):
+        load_nemo(str(path))
+
+
+def test_a_cached_model_is_found_without_the_hub(tmp_path: Path) -> None:
+    """HF_HUB_OFFLINE=1: by name and by pinned revision from the cache; another revision is said to be missing."""
+    cache = tmp_path / "hub" / "models--owner--name"
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs" / "main").write_text(REVISION)
+    snapshot = cache / "snapshots" / REVISION
+    snapshot.mkdir(parents=True)
+    (snapshot / "name.nemo").write_bytes(b"weights")
+    code = f"""
+from seat.gpu import checkpoint
+from seat.errors import ModelUnavailable
+for model in ("owner/name", "owner/name@{REVISION}"):
+    found = checkpoint.locate(model)
+    print(found.path.name, found.revision)
+try:
+    checkpoint.locate("owner/name@" + "f" * 40)
+except ModelUnavailable as fault:
+    print(fault)
+"""
+    environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    result = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment, cwd=Path.cwd()
+    )
+    *found, missing = result.stdout.splitlines()
+    assert found == [f"name.nemo {REVISION}"] * 2
+    assert missing.startswith("The model 'owner/name' cannot be loaded: 'name.nemo' is not in the local cache")

@@ -1,0 +1,257 @@
+"""The life of one seat, without HTTP and with a fake model."""
+
+import asyncio
+import io
+import threading
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import numpy as np
+import pytest
+import soundfile
+
+from seat import settings
+from seat.errors import (
+    AudioTooLong,
+    DeadlineExceeded,
+    ModelLoading,
+    QueueFull,
+    RecognitionFailed,
+    ShuttingDown,
+    Stalled,
+    UndecodableAudio,
+)
+from seat.recognizer import SAMPLE_RATE, Recognizer, Waveform
+from seat.service import Service, State
+from tests.fakes import FakeRecognizer, speech
+
+
+def _wav(waveform: Waveform) -> io.BytesIO:
+    file = io.BytesIO()
+    soundfile.write(file, waveform, SAMPLE_RATE, format="WAV", subtype="PCM_16")
+    return file
+
+
+def _service(recognizer: Recognizer, failures: list[BaseException] | None = None, **values: object) -> Service:
+    return Service(settings.read({}, **values), lambda: recognizer, (failures if failures is not None else []).append)
+
+
+async def _ready(service: Service) -> None:
+    async with asyncio.timeout(10):
+        while service.state is State.LOADING:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_seat_loads_warms_up_and_transcribes() -> None:
+    """From loading to ready to words."""
+    recognizer = FakeRecognizer()
+    async with _service(recognizer) as service:
+        assert service.state is State.LOADING
+        with pytest.raises(ModelLoading):
+            await service.transcribe(_wav(speech([1])))
+        await _ready(service)
+        assert service.state is State.READY
+        transcript = await service.transcribe(_wav(speech([4, 2])))
+    assert transcript.text == "four two"
+    assert service.state is State.STOPPING
+
+
+async def test_warm_up_ascends_to_the_longest_window() -> None:
+    """The settings' lengths and the longest window, each once, before the seat is ready."""
+    recognizer = FakeRecognizer()
+    async with _service(recognizer, warmup_seconds="8,1", window_s=20, window_context_s="6,4") as service:
+        await _ready(service)
+    assert recognizer.batches == [[seconds * SAMPLE_RATE] for seconds in (1, 8, 30)]
+
+
+async def test_a_model_that_does_not_load_is_told_to_whoever_runs_the_process() -> None:
+    """The seat is neither live nor ready then."""
+    failures: list[BaseException] = []
+
+    def refuse() -> Recognizer:
+        message = "no weights"
+        raise OSError(message)
+
+    async with Service(settings.read({}), refuse, failures.append) as service:
+        await _ready(service)
+        assert (service.state, service.live) == (State.FAILED, False)
+    assert [str(failure) for failure in failures] == ["no weights"]
+
+
+async def test_a_long_file_is_cut_and_joined() -> None:
+    """Ninety seconds of words through seven-second windows: every word, in order."""
+    digits = [number % 10 for number in range(90)]
+    recognizer = FakeRecognizer()
+    async with _service(recognizer, window_s=7, window_context_s="2,2") as service:
+        await _ready(service)
+        transcript = await service.transcribe(_wav(speech(digits)))
+        whole = FakeRecognizer()
+    assert transcript.text == " ".join(whole.vocabulary.pieces[digit + 1].removeprefix("▁") for digit in digits)
+    assert max(max(batch) for batch in recognizer.batches) <= 11 * SAMPLE_RATE
+
+
+@pytest.mark.parametrize("samples", [0, 1, 800, 1600])
+async def test_next_to_no_audio_is_no_words(samples: int) -> None:
+    """An empty file with a header, one sample, 50 and 100 ms: a right answer with its duration."""
+    async with _service(FakeRecognizer()) as service:
+        await _ready(service)
+        transcript = await service.transcribe(_wav(np.zeros(samples, np.int16)))
+    assert (transcript.text, transcript.duration_s) == ("", samples / SAMPLE_RATE)
+
+
+async def test_too_much_audio_is_refused_before_the_model() -> None:
+    """Found while decoding."""
+    recognizer = FakeRecognizer()
+    async with _service(recognizer, max_audio_s=5) as service:
+        await _ready(service)
+        warmed = len(recognizer.batches)
+        with pytest.raises(AudioTooLong):
+            await service.transcribe(_wav(np.zeros(6 * SAMPLE_RATE, np.int16)))
+        assert len(recognizer.batches) == warmed
+
+
+async def test_what_is_not_audio_is_refused() -> None:
+    """And the seat goes on."""
+    async with _service(FakeRecognizer()) as service:
+        await _ready(service)
+        with pytest.raises(UndecodableAudio):
+            await service.transcribe(io.BytesIO(b"junk" * 100))
+        assert (await service.transcribe(_wav(speech([7])))).text == "seven"
+
+
+class _Held:
+    """A recognizer that, once armed, waits inside a call until it is released."""
+
+    def __init__(self) -> None:
+        self.armed, self.begun, self.release = threading.Event(), threading.Event(), threading.Event()
+        self.recognizer = FakeRecognizer(before=self._wait)
+
+    def _wait(self, _waveforms: Sequence[Waveform]) -> None:
+        if self.armed.is_set():
+            self.begun.set()
+            self.release.wait(10)
+
+
+async def test_a_request_past_its_deadline_is_told_so() -> None:
+    """It leaves the queue, and nothing waits for ever."""
+    held = _Held()
+    async with _service(held.recognizer, deadline_s=0.05) as service:
+        await _ready(service)
+        held.armed.set()
+        with pytest.raises(DeadlineExceeded):
+            await service.transcribe(_wav(speech([1])))
+        held.release.set()
+
+
+async def test_a_call_that_hangs_makes_the_seat_stalled_and_then_dead() -> None:
+    """Ready fails first, live later, requests are refused meanwhile; when the call returns, all is well again."""
+    held = _Held()
+    async with _service(held.recognizer, deadline_s=30, stall_s=0.05) as service:
+        await _ready(service)
+        held.armed.set()
+        hanging = asyncio.create_task(service.transcribe(_wav(speech([1]))))
+        await asyncio.to_thread(held.begun.wait, 5)
+        async with asyncio.timeout(5):
+            while service.state is not State.STALLED:
+                await asyncio.sleep(0.001)
+            with pytest.raises(Stalled):
+                await service.transcribe(_wav(speech([1])))
+            while service.live:
+                await asyncio.sleep(0.001)
+        held.release.set()
+        assert (await hanging).text == "one"
+        assert (service.state, service.live) == (State.READY, True)
+
+
+async def test_more_requests_than_may_be_inside_are_refused_at_once() -> None:
+    """With a time to come back, and the next one is let in when a place is free."""
+    held = _Held()
+    async with _service(held.recognizer, max_requests=2) as service:
+        await _ready(service)
+        held.armed.set()
+        inside = [asyncio.create_task(service.transcribe(_wav(speech([digit])))) for digit in (1, 2)]
+        await asyncio.to_thread(held.begun.wait, 5)
+        with pytest.raises(QueueFull):
+            await service.transcribe(_wav(speech([3])))
+        held.release.set()
+        assert [transcript.text for transcript in await asyncio.gather(*inside)] == ["one", "two"]
+        assert (await service.transcribe(_wav(speech([3])))).text == "three"
+
+
+async def test_a_fault_of_the_model_fails_its_request_only() -> None:
+    """The next one is answered."""
+    faulty = len(speech([1, 1, 1]))
+
+    def refuse(waveforms: Sequence[Waveform]) -> None:
+        if any(len(waveform) == faulty for waveform in waveforms):
+            raise FloatingPointError
+
+    async with _service(FakeRecognizer(before=refuse)) as service:
+        await _ready(service)
+        with pytest.raises(RecognitionFailed):
+            await service.transcribe(_wav(speech([1, 1, 1])))
+        assert (await service.transcribe(_wav(speech([5])))).text == "five"
+
+
+async def test_a_cancelled_request_leaves_nothing_behind() -> None:
+    """Neither a place nor a window in the queue, wherever it was when it was cancelled."""
+    held = _Held()
+    async with _service(held.recognizer, max_requests=1) as service:
+        await _ready(service)
+        held.armed.set()
+        doomed = asyncio.create_task(service.transcribe(_wav(speech([1]))))
+        await asyncio.to_thread(held.begun.wait, 5)
+        doomed.cancel()
+        await asyncio.wait([doomed])
+        held.release.set()
+        assert (await service.transcribe(_wav(speech([6])))).text == "six"
+
+
+async def test_a_request_cancelled_while_it_is_decoded_lets_go_of_its_file() -> None:
+    """Only when the thread no longer reads may the file be closed."""
+
+    class Slow(io.BytesIO):
+        reading = threading.Event()
+        release = threading.Event()
+        after_close = False
+
+        def read(self, size: int | None = -1) -> bytes:
+            self.reading.set()
+            self.release.wait(10)
+            if self.closed:
+                Slow.after_close = True
+            return super().read(size)
+
+    source = Slow(_wav(speech([1] * 30)).getvalue())
+    async with _service(FakeRecognizer()) as service:
+        await _ready(service)
+
+        async def request() -> None:
+            with source:
+                await service.transcribe(source)
+
+        doomed = asyncio.create_task(request())
+        await asyncio.to_thread(source.reading.wait, 5)
+        doomed.cancel()
+        await asyncio.sleep(0.01)
+        assert not source.closed
+        source.release.set()
+        await asyncio.wait([doomed])
+    assert doomed.cancelled()
+    assert not Slow.after_close
+
+
+async def test_a_seat_that_stops_refuses_and_answers_those_inside() -> None:
+    """No new request from the moment it is told; those that wait hear of it."""
+    held = _Held()
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(_service(held.recognizer))
+        await _ready(service)
+        held.armed.set()
+        inside = asyncio.create_task(service.transcribe(_wav(speech([1]))))
+        await asyncio.to_thread(held.begun.wait, 5)
+        service.stop_admission()
+        with pytest.raises(ShuttingDown):
+            await service.transcribe(_wav(speech([1])))
+        held.release.set()
+        assert (await inside).text == "one"

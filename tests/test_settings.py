@@ -1,0 +1,98 @@
+"""Reading the environment."""
+
+import pytest
+from pydantic import SecretStr
+
+from seat import settings
+from seat.errors import InvalidSettings
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    """Nothing needs to be set."""
+    read = settings.read({})
+    assert ("127.0.0.1", 8300, "demo", "auto", 3600.0) == (
+        read.host,
+        read.port,
+        read.model,
+        read.device,
+        read.max_audio_s,
+    )
+
+
+@pytest.mark.parametrize(
+    "name, value, field, expected",
+    [
+        ("SEAT_PORT", "9000", "port", 9000),
+        ("SEAT_WINDOW_CONTEXT_S", "8,4", "window_context_s", (8.0, 4.0)),
+        ("SEAT_WARMUP_SECONDS", "1,8,", "warmup_seconds", (1.0, 8.0)),
+        ("SEAT_MODEL_ALIASES", "a, b", "model_aliases", ("a", "b")),
+        ("SEAT_API_KEYS", "k1,k2", "api_keys", (SecretStr("k1"), SecretStr("k2"))),
+        ("SEAT_MAX_AUDIO_S", "0", "max_audio_s", 0.0),
+        ("PARAKEET_MODEL", "x.nemo", "model", "x.nemo"),
+        ("PARAKEET_DEVICE", "cuda:1", "device", "cuda:1"),
+        ("WINDOW_S", "20", "window_s", 20.0),
+        ("WARMUP_SECONDS", "2", "warmup_seconds", (2.0,)),
+        ("PARAKEET_MAX_FILE_DURATION", "60", "max_audio_s", 60.0),
+        ("SEAT_PORT", "", "port", 8300),
+    ],
+)
+def test_a_variable_sets_its_field(name: str, value: str, field: str, expected: object) -> None:
+    """Lists are written with commas, older names work, an empty value is none."""
+    assert getattr(settings.read({name: value}), field) == expected
+
+
+def test_our_own_name_wins_over_an_older_one() -> None:
+    """SEAT_WINDOW_S beside WINDOW_S decides, whichever comes first."""
+    assert settings.read({"SEAT_WINDOW_S": "20", "WINDOW_S": "40"}).window_s == 20.0
+
+
+def test_what_is_handed_in_wins_over_the_environment() -> None:
+    """Command line arguments win; None means that none was given."""
+    assert settings.read({"SEAT_PORT": "1", "SEAT_HOST": "::1"}, port=2, host=None).model_dump(
+        include={"port", "host"}
+    ) == {
+        "port": 2,
+        "host": "::1",
+    }
+
+
+@pytest.mark.parametrize(
+    "environment, sentence",
+    [
+        ({"SEAT_WINDWO_S": "3"}, "SEAT_WINDWO_S is not a setting; did you mean SEAT_WINDOW_S?"),
+        ({"SEAT_DEVICE": "gpu"}, "SEAT_DEVICE='gpu'"),
+        ({"SEAT_PORT": "many"}, "SEAT_PORT='many'"),
+        ({"SEAT_WINDOW_CONTEXT_S": "3"}, "SEAT_WINDOW_CONTEXT_S"),
+        ({"SEAT_MODEL_SHA256": "abc"}, "SEAT_MODEL_SHA256"),
+    ],
+)
+def test_what_is_not_understood_stops_the_start(environment: dict[str, str], sentence: str) -> None:
+    """A misspelt name or an impossible value is named, with the nearest name."""
+    with pytest.raises(InvalidSettings) as caught:
+        settings.read(environment)
+    assert sentence in str(caught.value)
+
+
+def test_all_problems_are_named_at_once() -> None:
+    """Nobody mends a compose file one restart per mistake."""
+    with pytest.raises(InvalidSettings) as caught:
+        settings.read({"SEAT_NOPE": "1", "SEAT_PORT": "-1", "SEAT_DTYPE": "int8"})
+    assert len(str(caught.value).splitlines()) == 1 + 3
+
+
+def test_a_key_is_not_printed() -> None:
+    """Settings can be logged without showing keys."""
+    assert "hush" not in repr(settings.read({"SEAT_API_KEYS": "hush"}))
+
+
+@pytest.mark.parametrize(
+    "model, served",
+    [
+        ("demo", ("demo", "whisper-1", "ext-stt")),
+        ("/models/parakeet.nemo", ("parakeet", "whisper-1", "ext-stt")),
+        ("nvidia/parakeet-tdt-0.6b-v2@" + "0" * 40, ("nvidia/parakeet-tdt-0.6b-v2", "whisper-1", "ext-stt")),
+    ],
+)
+def test_a_model_is_served_under_its_name_and_its_aliases(model: str, served: tuple[str, ...]) -> None:
+    """The revision and the folder are not part of the name."""
+    assert settings.read({"SEAT_MODEL": model}).served_models == served
