@@ -18,9 +18,11 @@ import soundfile
 from typer.testing import CliRunner
 
 from seat import __version__
-from seat.cli import Bars, OutputFormat, app, by_model, by_server, each, sentence
+from seat.bars import Bars
+from seat.cli import app
 from seat.client import Client, Refused, TooSlow, Unintelligible, Wish, base_url
 from seat.errors import DeviceUnavailable, ModelNotFound, ModelUnavailable
+from seat.files import OutputFormat, by_model, by_server, each, sentence
 from seat.formats import FORMATS
 from seat.recognizer import SAMPLE_RATE, Recognizer
 from seat.settings import Settings

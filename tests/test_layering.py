@@ -23,7 +23,8 @@ ORDER = [
     ["web"],
     ["app"],
     ["serve"],
-    ["client"],
+    ["client", "demo", "bars"],
+    ["files"],
     ["cli"],
     ["__main__"],
 ]
@@ -86,4 +87,4 @@ def test_the_application_is_imported_without_torch() -> None:
 def test_the_environment_is_read_in_one_place() -> None:
     """Only the settings and the entry points look at the environment."""
     readers = {_top(path) for path in _modules() if "os.environ" in path.read_text()}
-    assert readers <= {"settings", "serve", "cli", "client"}
+    assert readers <= {"settings", "serve", "files"}

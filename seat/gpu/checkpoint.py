@@ -87,7 +87,7 @@ def verify(path: Path, expected: str | None) -> str:
 
 
 def restore(path: Path) -> Any:  # noqa: ANN401  NeMo has no types
-    """Build the model of a '.nemo' file on the CPU in the checkpoint's number types, in training mode as NeMo leaves it.
+    """Build the model of a '.nemo' file on the CPU, in the checkpoint's number types and, as NeMo leaves it, training.
 
     Changes the working directory for a moment, as NeMo's connector does, so call it before anything depends on that.
 

@@ -106,7 +106,7 @@ def test_fields_that_mean_nothing_here_are_read_past(fake: FakeSeat) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "content_type", "expected"),
+    "content, content_type, expected",
     [
         (MODEL + FILE + END, "multipart/form-data", (400, None, "invalid_form")),
         (MODEL + FILE + END, "multipart/form-data; boundary=", (400, None, "invalid_form")),
@@ -139,7 +139,7 @@ def test_what_is_no_request_is_refused_in_our_shape(
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    "field, value",
     [
         *(("response_format", value) for value in ("diarized_json", "JSON", "xml")),
         *(("timestamp_granularities", value) for value in ("sentence", '["word", "sentence"]', "word,x", "[word")),
@@ -174,7 +174,7 @@ def test_word_times_come_however_they_are_asked_for(fake: FakeSeat, fields: list
 
 
 @pytest.mark.parametrize(
-    ("response_format", "content_type"),
+    "response_format, content_type",
     [
         ("json", "application/json"),
         ("verbose_json", "application/json"),
@@ -261,7 +261,7 @@ def test_status_lines_hold_printable_bytes_only(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shown", "echoed"),
+    "shown, echoed",
     [
         (b"trace-7.a:b_c", True),
         (b"x" * 128, True),

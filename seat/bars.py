@@ -1,0 +1,84 @@
+"""Show on a terminal how far files are. Knows rich's bars; nothing of what is done to the files."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+import typer
+
+
+class Bars:
+    """Two bars, over files and over the audio of one; a context manager. Off a terminal only sentences are printed.
+
+    They are on standard error: standard output holds transcripts and nothing else.
+    """
+
+    def __init__(self, files: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[state]}", markup=False),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            disable=not console.is_terminal,
+        )
+        self._files = self._progress.add_task("files", total=files, state=f"0 of {files}")
+        self._audio = self._progress.add_task("", total=None, state="")
+        self._what = ""
+        self._count = files
+        self._ended = 0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def say(self, words: str) -> None:
+        """Print a line above the bars."""
+        self._progress.console.print(words, markup=False, highlight=False, soft_wrap=True)
+
+    def begin(self, what: str, state: str = "") -> None:
+        """Name what is in work; how far it is is not known."""
+        self._progress.remove_task(self._audio)  # rich cannot make a known total unknown again
+        self._audio = self._progress.add_task(what, total=None, state=state)
+        self._what = what
+
+    def end(self) -> None:
+        """Count one more file as over."""
+        self._ended += 1
+        self._progress.update(self._files, completed=self._ended, state=f"{self._ended} of {self._count}")
+
+    def heard(self, done_s: float, all_s: float) -> None:
+        """Show how much of the audio is recognized; a `seat.transcriber.Progress`."""
+        self._progress.update(self._audio, completed=done_s, total=all_s, state=f"{done_s:.0f} of {all_s:.0f} s")
+
+    def sent(self, nbytes: int, of_nbytes: int) -> None:
+        """Show how much of the file is sent; once it all is, only that it is waited for."""
+        if nbytes < of_nbytes:
+            self._progress.update(self._audio, completed=nbytes, total=of_nbytes, state="sending")
+        else:
+            self.begin(self._what, "waiting for the server")
+
+    def wait(self, reason: str, seconds: float) -> None:
+        """Say why nothing happens for some seconds, and let them pass."""
+        self.say(f"{reason} Asking again in {seconds:g} s.")
+        time.sleep(seconds)
+
+    def write(self, text: str) -> None:
+        """Write to standard output, without bars in between where both are one terminal."""
+        self._progress.stop()
+        typer.echo(text, nl=False)
+        self._progress.start()

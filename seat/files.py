@@ -1,0 +1,214 @@
+"""Transcribe files one after the other, by a model in this process or by a server. Knows the order; no arguments."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, nullcontext
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
+
+from seat import formats
+from seat.bars import Bars
+from seat.errors import ModelNotFound, ModelUnavailable, RecognitionFailed, SeatError
+from seat.formats import GRANULARITIES
+
+if TYPE_CHECKING:
+    from seat.client import Client
+    from seat.recognizer import Recognizer
+    from seat.settings import Settings
+    from seat.transcript import Transcript
+
+STDIN: Final = Path("-")
+"""Stands for standard input."""
+
+LOCAL_LIMITS: Final[Mapping[str, str]] = {"SEAT_MAX_AUDIO_S": "0", "SEAT_DEADLINE_S": "604800"}
+"""A server's limits keep one client from the others' share. In this process there are none: no limit, and a week."""
+
+NEXT_STEPS: Final[Mapping[str, str]] = {
+    "invalid_audio": "See with a player, or with 'ffprobe', whether it holds sound.",
+    "audio_too_long": "Or raise SEAT_MAX_AUDIO_S where the model runs; 0 is no limit.",
+    "upload_too_large": "Send it in parts, or raise SEAT_MAX_UPLOAD_MIB where the server runs.",
+    "invalid_api_key": "Give the key with --api-key, or in SEAT_API_KEY.",
+    "model_not_found": "Choose one with --model-name, or leave that out to take the first.",
+    "model_loading": "Try again in a minute.",
+    "queue_full": "Try again in a minute.",
+    "gpu_stalled": "Try again in a minute; if it stays so, read the server's log.",
+    "shutting_down": "Try again when it is back.",
+    "deadline_exceeded": "Send it in parts, or raise SEAT_DEADLINE_S where the server runs.",
+    "ModelUnavailable": "Name one with --model: 'demo', a path to a .nemo file, or 'owner/name' on Hugging Face.",
+    "InvalidSettings": "Correct these options or variables, or leave them out.",
+}
+"""What to do, by an error's code, or by the name of its class where it has none."""
+
+Hear = Callable[[BinaryIO, str, "Bars"], str]
+"""Turns an open file with a name into the text to write, showing how far it is."""
+
+
+class OutputFormat(enum.StrEnum):
+    """OpenAI's five formats, as in `seat.formats`."""
+
+    TEXT = "text"
+    JSON = "json"
+    SRT = "srt"
+    VTT = "vtt"
+    VERBOSE_JSON = "verbose_json"
+
+    @property
+    def suffix(self) -> str:
+        """The ending of a file in this format."""
+        return {"text": ".txt", "verbose_json": ".json"}.get(self.value, f".{self.value}")
+
+
+def sentence(fault: SeatError | OSError) -> str:
+    """Say what happened and what to do next."""
+    if not isinstance(fault, SeatError):
+        return f"{fault.strerror or fault}. Check the name and the permissions of {fault.filename or 'the file'}."
+    if isinstance(fault, RecognitionFailed):
+        cause = fault.__cause__
+        return f"{fault} It raised {type(cause).__name__}: {cause}. Report that, with the file's format and length."
+    key = getattr(fault, "reason", None) or fault.code or type(fault).__name__
+    said = str(fault)
+    return (said + ("\n" if "\n" in said else " ") + NEXT_STEPS.get(key, "")).rstrip()
+
+
+@contextmanager
+def by_model(
+    settings: Settings, load_recognizer: Callable[[], Recognizer], output_format: OutputFormat
+) -> Iterator[Hear]:
+    """Load a model into this process, behind the same service that a server has.
+
+    Raises:
+        CannotStart: It cannot be loaded.
+    """
+    from seat.service import Service
+
+    faults: list[BaseException] = []
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        try:
+            service = runner.run(stack.enter_async_context(Service(settings, load_recognizer, faults.append)))
+            runner.run(service.loaded())
+            for fault in faults:
+                if isinstance(fault, SeatError):
+                    raise fault
+                raise ModelUnavailable(model=settings.model, reason=f"{type(fault).__name__}: {fault}") from fault
+            yield lambda file, _name, bars: written(runner.run(service.transcribe(file, bars.heard)), output_format)
+        finally:
+            runner.run(stack.aclose())
+
+
+@contextmanager
+def by_server(client: Client, model_name: str | None, output_format: OutputFormat) -> Iterator[Hear]:
+    """Have a server hear.
+
+    Raises:
+        NoTranscript: It is not there, or shows no models.
+    """
+    from seat.client import Refused, Wish
+
+    def hear(file: BinaryIO, name: str, bars: Bars) -> str:
+        try:
+            body = client.transcribe(file, name, wish, bars.sent)
+        except Refused as refusal:
+            if refusal.status == HTTPStatus.NOT_FOUND:
+                raise ModelNotFound(model=wish.model, served=client.models()) from refusal
+            raise
+        return body if body.endswith("\n") or not body else body + "\n"
+
+    with client:
+        wish = Wish(
+            model=model_name or client.models()[0],
+            response_format=output_format.value,
+            granularities=GRANULARITIES if output_format is OutputFormat.VERBOSE_JSON else (),
+        )
+        yield hear
+
+
+def written(transcript: Transcript, output_format: OutputFormat) -> str:
+    """The transcript in a format, as a server would send it, with a line feed at its end."""
+    match output_format:
+        case OutputFormat.TEXT:
+            return formats.text(transcript)
+        case OutputFormat.SRT:
+            return formats.srt(transcript)
+        case OutputFormat.VTT:
+            return formats.vtt(transcript)
+        case OutputFormat.JSON:
+            answer = formats.json(transcript)
+        case OutputFormat.VERBOSE_JSON:
+            answer = formats.verbose_json(transcript, GRANULARITIES)
+    return json.dumps(answer, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def each(paths: Sequence[Path], hear: Hear, deliver: Callable[[Path, str], None], bars: Bars) -> int:
+    """Transcribe files one after the other; one that fails is reported, and the next goes on.
+
+    Returns:
+        How many failed.
+    """
+    failed = 0
+    for path in paths:
+        bars.begin(name_of(path).name)
+        try:
+            with _opened(path) as file:
+                text = hear(file, name_of(path).name, bars)
+            deliver(path, text)
+        except BrokenPipeError:  # whoever read our output has left
+            raise
+        except (SeatError, OSError) as fault:
+            bars.say(f"{path}: {sentence(fault)}")
+            failed += 1
+        bars.end()
+    return failed
+
+
+def name_of(path: Path) -> Path:
+    """What a file is called where it has to have a name."""
+    return Path("stdin") if path == STDIN else path
+
+
+def is_there(path: Path, bars: Bars) -> bool:
+    """Whether there is a file, asked before a model is loaded for it."""
+    if path == STDIN or (path.exists() and not path.is_dir()):
+        return True
+    bars.say(
+        f"{path}: It is a folder. Name the files in it, such as {path}/*.wav."
+        if path.is_dir()
+        else f"{path}: There is no such file. Check its name; '-' reads standard input."
+    )
+    bars.end()
+    return False
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """A seekable file; what comes by a pipe is spooled."""
+    with path.open("rb") if path != STDIN else nullcontext(sys.stdin.buffer) as source:
+        if source.seekable():
+            yield source
+            return
+        with tempfile.TemporaryFile() as spooled:
+            shutil.copyfileobj(source, spooled)
+            yield cast("BinaryIO", spooled)
+
+
+def settings_here(model: str | None, device: str | None) -> Settings:
+    """Read the settings for a model in this process, and let only errors of other people's code reach the terminal."""
+    from seat import settings
+    from seat.telemetry import configure_logging
+
+    environment = {name: value for name, value in os.environ.items() if name != "SEAT_API_KEY"}
+    wanted = settings.read({**LOCAL_LIMITS, **environment}, model=model, device=device)
+    configure_logging(wanted.log_format)
+    logging.getLogger().setLevel(logging.ERROR)
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # for the reason given in seat.serve
+    return wanted
