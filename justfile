@@ -47,6 +47,10 @@ serve *arguments:
 bench *arguments:
     {{python}} -m tests.bench.request {{arguments}}
 
+# Put a seat under load and tell whether its memory grows; writes soak.json and soak.png.
+soak *arguments:
+    {{python}} -m tests.bench.soak {{arguments}}
+
 # Score the bundled model on speech it never heard: just accuracy --fsdd FOLDER
 accuracy *arguments:
     {{python}} -m seat.demo.recipe.accuracy {{arguments}}

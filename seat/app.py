@@ -31,7 +31,8 @@ def build_app(
     Args:
         settings: What the operator asked for.
         load_recognizer: Called once, on the GPU thread, while HTTP already answers.
-        on_failure: Called on the event loop where loading or warm-up raises; the process is of no use then.
+        on_failure: Called on the event loop where loading or warm-up raises, and where the device is lost later; the
+            process is of no use then.
 
     Returns:
         The application, and the service behind it for whoever must stop it.

@@ -122,6 +122,36 @@ def transcribe(  # noqa: PLR0913  one parameter per option
 
 
 @app.command()
+def room(
+    *,
+    url: Annotated[str | None, typer.Option(help="A running seat; else by SEAT_HOST and SEAT_PORT.")] = None,
+    device: DeviceOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, in bytes.")] = False,
+) -> None:
+    """Show what a shared card has room for beside a seat."""
+    import json
+
+    import httpx
+
+    from seat import room as rooms
+    from seat import settings
+    from seat.gpu.device import card as read_card
+    from seat.memory import cap_nbytes
+
+    with _sentences():
+        wanted = settings.read(device=device)
+        try:
+            memory = httpx.get(f"{url or f'http://{wanted.host}:{wanted.port}'}/health", timeout=5).json()["memory"]
+        except (httpx.HTTPError, ValueError, KeyError):
+            memory = None
+        seat = rooms.Seat.of_health(memory) if memory else None
+        card = read_card(wanted.device)
+        cap = seat.cap if seat else cap_nbytes(wanted.mem_cap_mib, "cuda" if card else "cpu")
+        told = json.dumps(rooms.as_json(card, seat, cap)) + "\n" if as_json else rooms.told(card, seat, cap)
+        typer.echo(told, nl=False)
+
+
+@app.command()
 def demo(model: DemoModelOption = "demo", device: DeviceOption = None) -> None:
     """Start a seat, send it a clip over HTTP, print what came back, and stop it."""
     from seat import demo as showing

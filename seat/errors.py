@@ -8,6 +8,7 @@
     │   ├── UndecodableAudio        the file holds no audio that can be read
     │   ├── AudioTooLong            more audio than this seat accepts
     │   ├── UploadTooLarge          more bytes than this seat accepts
+    │   ├── ExceedsMemory           a stretch that no free memory under the cap could ever hold
     │   ├── TooManyParts            more form parts than this seat reads
     │   ├── ModelNotFound           no model of that name here
     │   └── InvalidApiKey           no key, or one that is not known
@@ -15,6 +16,8 @@
     │   ├── ModelLoading            the seat has not warmed up yet
     │   ├── QueueFull               as much work waits as may wait
     │   ├── Stalled                 the GPU thread does not come back
+    │   ├── MemoryLimit             it would take more memory than the seat may have now
+    │   ├── DeviceLost              the card's state is gone, and this process ends
     │   └── ShuttingDown            the seat is about to stop
     ├── ClientDisconnected          nobody waits for the answer any more
     ├── DeadlineExceeded            the answer would have come too late
@@ -22,6 +25,7 @@
     └── CannotStart                 the process must end; never an answer over HTTP
         ├── InvalidSettings         the environment asks for what does not exist
         ├── DeviceUnavailable       the device asked for does not answer
+        ├── CapTooSmall             the memory cap cannot hold the model at work
         ├── ModelUnavailable        the weights cannot be found or read
         └── ChecksumMismatch        the weights are not the ones that were pinned
 
@@ -109,6 +113,19 @@ class UploadTooLarge(InvalidRequest):
         super().__init__(f"The upload is larger than the {limit_mib} MiB this server accepts.")
 
 
+class ExceedsMemory(InvalidRequest):
+    """A stretch of audio that does not fit under the memory cap, even where nothing else runs."""
+
+    code = "exceeds_memory"
+    param = "file"
+
+    def __init__(self, *, audio_s: float, need_mib: int, room_mib: int) -> None:
+        super().__init__(
+            f"Recognizing {audio_s:.0f} seconds at once takes {need_mib} MiB, and this server's memory limit leaves "
+            f"{room_mib} MiB. Send shorter audio."
+        )
+
+
 class TooManyParts(InvalidRequest):
     """More form parts, or larger text fields, than a transcription request can need."""
 
@@ -178,6 +195,24 @@ class Stalled(Unavailable):
         super().__init__("The model does not respond.", retry_after_s=60)
 
 
+class MemoryLimit(Unavailable):
+    """It would take more memory than the seat may have now; the cause, where an allocation failed, is chained."""
+
+    code = "gpu_memory_limit"
+
+    def __init__(self) -> None:
+        super().__init__("The server has not enough memory for this audio right now.", retry_after_s=10)
+
+
+class DeviceLost(Unavailable):
+    """A fault after which nothing can be computed in this process; it ends, and its supervisor starts another."""
+
+    code = "gpu_lost"
+
+    def __init__(self) -> None:
+        super().__init__("The graphics card failed; the server restarts.", retry_after_s=60)
+
+
 class ShuttingDown(Unavailable):
     """The seat is about to stop."""
 
@@ -233,6 +268,15 @@ class DeviceUnavailable(CannotStart):
             f"SEAT_DEVICE={device} was asked for, but {reason}. Make the card visible to this process, "
             "or set SEAT_DEVICE=cpu to run on the processor."
         )
+
+
+class CapTooSmall(CannotStart):
+    """The memory cap cannot hold the model at work."""
+
+    def __init__(self, *, cap_mib: int, need_mib: int, what: str) -> None:
+        super().__init__(f"SEAT_MEM_CAP_MIB={cap_mib} cannot hold {what}; {need_mib} would do.")
+        self.need_mib = need_mib
+        """MiB that would do."""
 
 
 class ModelUnavailable(CannotStart):

@@ -89,19 +89,20 @@ class Executor:
         if item.future.cancelled():
             return
         self._began_at = time.monotonic()
+        setter, answer = self._outcome(item)
+        self._began_at = None  # before the waiter hears of it, who may ask at once
+        self._calls += 1
+        _answer(item, setter, answer)
+
+    def _outcome(self, item: _Item) -> tuple[Callable[[Any], None], Any]:
         try:
-            result = item.context.run(item.call)
+            return item.future.set_result, item.context.run(item.call)
         except Exception as fault:  # noqa: BLE001  whatever it is, the waiter must hear of it and the thread must live
-            _answer(item, item.future.set_exception, fault)
+            return item.future.set_exception, fault
         except BaseException as fault:  # noqa: BLE001  an exit raised in a task would end the event loop
             failure = RuntimeError(f"a call on the {self._thread.name} thread raised {type(fault).__name__}")
             failure.__cause__ = fault
-            _answer(item, item.future.set_exception, failure)
-        else:
-            _answer(item, item.future.set_result, result)
-        finally:
-            self._began_at = None
-            self._calls += 1
+            return item.future.set_exception, failure
 
 
 def _answer(item: _Item, setter: Callable[[Any], None], value: object) -> None:

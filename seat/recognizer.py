@@ -12,6 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from seat.meter import Meter
+
 SAMPLE_RATE = 16_000
 """Samples per second of every waveform inside the seat; what Parakeet models are trained on."""
 
@@ -74,7 +76,7 @@ class ModelInfo:
 
 
 class Recognizer(Protocol):
-    """A loaded model. Every method runs on the GPU thread and nowhere else."""
+    """A loaded model. Every method but `attention` runs on the GPU thread and nowhere else."""
 
     @property
     def info(self) -> ModelInfo:
@@ -84,6 +86,17 @@ class Recognizer(Protocol):
     def vocabulary(self) -> Vocabulary:
         """How its tokens become words."""
 
+    @property
+    def meter(self) -> Meter:
+        """What counts the memory of this process where it computes."""
+
+    @property
+    def graphs(self) -> str:
+        """How it decodes: 'off', or the mode of CUDA graphs that is in force, which may be less than was asked for."""
+
+    def attention(self, samples: int) -> str:
+        """What a batch whose longest waveform has so many samples is computed with: 'full' or 'local'."""
+
     def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
         """Recognize a batch.
 
@@ -92,4 +105,18 @@ class Recognizer(Protocol):
 
         Returns:
             One recognition per waveform, in order.
+        """
+
+    def release(self) -> None:
+        """Take the weights off the device; only `restore` may be called then.
+
+        Raises:
+            Exception: It could not, and nothing has changed.
+        """
+
+    def restore(self) -> None:
+        """Bring them back; what is recognized is the same as before.
+
+        Raises:
+            Exception: It could not, and may be called again.
         """

@@ -1,6 +1,6 @@
 """Put the windows of all requests into batches for the one GPU thread. Knows waveforms and their order; no words.
 
-The policy is a pure function, `choose_batch`; the class around it is a queue and a loop.
+The policy is in `seat.batches`; this is the queue and the loop around it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from seat.errors import QueueFull, RecognitionFailed, SeatError, ShuttingDown
+from seat.batches import Entry, Ran, choose_batch, smaller
+from seat.errors import DeviceLost, MemoryLimit, QueueFull, RecognitionFailed, SeatError, ShuttingDown
 from seat.executor import Executor
-from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
-
-PADDING_LIMIT = 2.0
-"""The longest window of a batch is at most this many times the shortest: padding is computed like speech."""
+from seat.faults import is_fatal, is_shortage
+from seat.memory import Governor
+from seat.recognizer import SAMPLE_RATE, Recognition, Recognizer, Waveform
+from seat.telemetry import batch_span, here, log, tell_footprint
+from seat.weights import Weights
 
 LONGEST_RETRY_AFTER_S = 120
 """The openai SDK does not retry after a longer time."""
@@ -33,7 +35,9 @@ class QueueLimits:
     audio_s: float
     """Seconds of audio that may wait; one request always may."""
     batch_s: float
-    """Seconds of audio in one batch, padding included; one window always fits."""
+    """Seconds of audio in one batch, padding included; one window always fits. Memory may allow less."""
+    idle_s: float | None = None
+    """Seconds without work after which the weights leave the device; None for never."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,42 +66,10 @@ class Heard:
     """Seconds from then until the last ended."""
     batch_sizes: tuple[int, ...]
     """Windows in the batch of each window."""
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """One window that waits."""
-
-    waveform: Waveform
-    turn: int
-    """The window's place within its request: others' first windows go before anyone's second."""
-    arrival: int
-    """The request's place among all requests."""
-    future: asyncio.Future[tuple[Recognition, int, float, float]]
-    """Resolves to the recognition, the batch's size, and when the batch began and ended."""
-
-
-def choose_batch(waiting: Sequence[Entry], batch_samples: int) -> list[Entry]:
-    """Choose what runs next.
-
-    The most urgent window goes: the earliest turn, then the earliest arrival, so that a short request waits for one
-    batch at most while a long file is in work, and long files take turns. Others of similar length fill the batch in
-    the same order.
-
-    Args:
-        waiting: At least one entry, in any order.
-        batch_samples: Samples in one batch, padding included.
-    """
-    first, *others = sorted(waiting, key=lambda entry: (entry.turn, entry.arrival))
-    batch = [first]
-    longest = shortest = len(first.waveform)
-    for entry in others:
-        length = len(entry.waveform)
-        longer, shorter = max(longest, length), min(shortest, length)
-        if longer <= PADDING_LIMIT * shorter and longer * (len(batch) + 1) <= batch_samples:
-            batch.append(entry)
-            longest, shortest = longer, shorter
-    return batch
+    peak_nbytes: int
+    """Bytes that the process took at most during one of its batches."""
+    rest_nbytes: int
+    """Bytes that the process took after the last of them."""
 
 
 class Scheduler:
@@ -106,19 +78,34 @@ class Scheduler:
     def __init__(
         self,
         executor: Executor,
-        recognize: Callable[[Sequence[Waveform]], list[Recognition]],
+        recognizer: Recognizer,
+        governor: Governor,
         limits: QueueLimits,
+        on_lost: Callable[[BaseException], None],
     ) -> None:
+        """Begin empty.
+
+        Args:
+            executor: The one thread.
+            recognizer: Used on that thread only.
+            governor: Warmed up and settled.
+            limits: How much may wait and run.
+            on_lost: Called once, after everybody is answered, with a fault after which the device computes no more.
+        """
         self._executor = executor
-        self._recognize = recognize
+        self._recognizer = recognizer
+        self._governor = governor
+        self.weights = Weights(executor, recognizer, governor)
+        """Where the recognizer's weights are."""
         self._limits = limits
+        self._on_lost = on_lost
         self._waiting: list[Entry] = []
         self._running: list[Entry] = []
         self._arrived = asyncio.Event()
         self._arrivals = 0
         self._batches = 0
         self._seconds_per_audio_s = 0.05  # of the processor, as a first guess; corrected by every batch
-        self._closing = False
+        self._closing = self._lost = False
         self._loop: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -133,9 +120,7 @@ class Scheduler:
             self._loop.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._loop
-        for entry in self._waiting + self._running:
-            _settle(entry, ShuttingDown())
-        self._waiting, self._running = [], []
+        self._settle_all(ShuttingDown)
 
     def statistics(self) -> SchedulerStatistics:
         """What waits right now."""
@@ -156,15 +141,19 @@ class Scheduler:
             on_recognized: Called on the event loop with the number of each window, from 0, once it is recognized.
 
         Raises:
+            ExceedsMemory: One of them could never run under the memory cap.
             QueueFull: As much waits as may wait.
+            MemoryLimit: There is not enough memory for one of them now.
+            DeviceLost: The device computes no more.
             ShuttingDown: The seat is about to stop.
             RecognitionFailed: The model raised on one of them, also when it ran alone.
         """
+        self._governor.admit(max(map(len, waveforms)) / SAMPLE_RATE)
         self._admit(sum(map(len, waveforms)) / SAMPLE_RATE)
         submitted_at = time.monotonic()
         loop = asyncio.get_running_loop()
         entries = [
-            Entry(waveform=waveform, turn=turn, arrival=self._arrivals, future=loop.create_future())
+            Entry(waveform=waveform, turn=turn, arrival=self._arrivals, origin=here(), future=loop.create_future())
             for turn, waveform in enumerate(waveforms)
         ]
         for entry in entries:
@@ -178,15 +167,20 @@ class Scheduler:
             for entry in entries:
                 entry.future.cancel()
             self._waiting = [entry for entry in self._waiting if not entry.future.done()]
-        recognitions, sizes, begins, ends = zip(*results, strict=True)
+        batches = [ran for _, ran in results]
+        began_at, last = min(ran.began_at for ran in batches), max(batches, key=lambda ran: ran.ended_at)
         return Heard(
-            recognitions=recognitions,
-            queue_s=min(begins) - submitted_at,
-            inference_s=max(ends) - min(begins),
-            batch_sizes=sizes,
+            recognitions=tuple(recognition for recognition, _ in results),
+            queue_s=began_at - submitted_at,
+            inference_s=last.ended_at - began_at,
+            batch_sizes=tuple(ran.size for ran in batches),
+            peak_nbytes=max(ran.footprint.peak for ran in batches),
+            rest_nbytes=last.footprint.rest_after,
         )
 
     def _admit(self, audio_s: float) -> None:
+        if self._lost:
+            raise DeviceLost
         if self._closing:
             raise ShuttingDown
         now = self.statistics()
@@ -195,44 +189,111 @@ class Scheduler:
             raise QueueFull(waiting=f"{now.audio_s:.0f} seconds of audio", retry_after_s=retry_after_s)
 
     async def _serve(self) -> None:
-        while True:
-            await self._arrived.wait()
+        while not self._lost:
+            await self._arrival()
             if not self._waiting:
                 self._arrived.clear()
                 continue
-            self._running = choose_batch(self._waiting, round(self._limits.batch_s * SAMPLE_RATE))
+            if self.weights.released and not await self._restore():
+                continue
+            self._running = choose_batch(self._waiting, self._fits)
             chosen = set(map(id, self._running))
             self._waiting = [entry for entry in self._waiting if id(entry) not in chosen]
             await self._run(self._running)
             self._running = []
 
-    async def _run(self, batch: list[Entry]) -> None:
-        """Run a batch; where it fails, run its members singly, so that only the faulty ones fail."""
-        began_at = time.monotonic()
+    def _fits(self, padded_samples: int) -> bool:
+        padded_s = padded_samples / SAMPLE_RATE
+        return padded_s <= self._limits.batch_s and self._governor.fits(padded_s)
+
+    async def _arrival(self) -> None:
+        """Wait for a window; where none comes for long enough, take the weights off the device and go on waiting."""
         try:
-            recognitions = await self._executor.run(lambda: self._checked([entry.waveform for entry in batch]))
-        except Exception as fault:  # noqa: BLE001  whatever the model raises belongs to the requests that were in the batch
-            if len(batch) > 1:
-                for entry in batch:
-                    if not entry.future.done():
-                        await self._run([entry])
+            async with asyncio.timeout(None if self.weights.released else self._limits.idle_s):
+                await self._arrived.wait()
+        except TimeoutError:
+            await self.weights.release()
+
+    async def _restore(self) -> bool:
+        """Bring the weights back; where that fails, who waits hears of it, and the next request tries again."""
+        try:
+            await self.weights.restore()
+        except Exception as fault:  # noqa: BLE001  whatever it is, it belongs to the requests that needed the weights
+            if is_fatal(fault):
+                self._lose(fault)
             else:
-                _settle(batch[0], _failure(fault))
+                self._settle_all(MemoryLimit if is_shortage(fault) else RecognitionFailed, fault)
+            return False
+        return True
+
+    async def _run(self, batch: list[Entry], tries: int = 0) -> None:
+        """Run a batch; where it fails, run parts of it, so that only those fail that cannot run alone."""
+        batch = [entry for entry in batch if not entry.future.done()]
+        if not batch or self._lost:
             return
+        try:
+            recognitions, ran = await self._computed(batch)
+        except Exception as fault:  # noqa: BLE001  whatever the model raises belongs to the requests in the batch
+            parts = self._failed(batch, tries, fault)
+        else:
+            parts = []
+            for entry, recognition in zip(batch, recognitions, strict=True):
+                if not entry.future.done():
+                    entry.future.set_result((recognition, ran))
+        for part in parts:  # out here the fault is gone, and with it what it held
+            await self._run(part, tries + 1)
+
+    def _failed(self, batch: list[Entry], tries: int, fault: Exception) -> list[list[Entry]]:
+        """Answer what a fault leaves no hope for, and return what to run again."""
+        if is_fatal(fault):
+            self._lose(fault)
+            return []
+        if isinstance(fault, MemoryLimit):
+            parts = smaller(batch, tries)
+            log.warning("memory_limit", windows=len(batch), tries=tries + 1, gives_up=not parts)
+        else:
+            parts = [[entry] for entry in batch] if len(batch) > 1 else []
+        if not parts:
+            _settle(batch[0], fault if isinstance(fault, MemoryLimit) else _because(fault, RecognitionFailed()))
+        return parts
+
+    async def _computed(self, batch: list[Entry]) -> tuple[list[Recognition], Ran]:
+        waveforms = [entry.waveform for entry in batch]
+        longest, audio_s = max(map(len, waveforms)), sum(map(len, waveforms)) / SAMPLE_RATE
+        padded_s = longest * len(batch) / SAMPLE_RATE
+        attention = self._recognizer.attention(longest)
+        began_at = time.monotonic()
+        origins = (entry.origin for entry in batch)
+        with batch_span(origins, audio_s=audio_s, windows=len(batch), attention=attention) as span:
+            try:
+                recognitions = await self._executor.run(
+                    partial(self._governor.run, padded_s, partial(self._checked, waveforms))
+                )
+            finally:
+                footprint = self._governor.last
+                tell_footprint(span, footprint)
         ended_at = time.monotonic()
         self._batches += 1
-        audio_s = sum(len(entry.waveform) for entry in batch) / SAMPLE_RATE
         self._seconds_per_audio_s += 0.1 * ((ended_at - began_at) / audio_s - self._seconds_per_audio_s)
-        for entry, recognition in zip(batch, recognitions, strict=True):
-            if not entry.future.done():
-                entry.future.set_result((recognition, len(batch), began_at, ended_at))
+        return recognitions, Ran(size=len(batch), began_at=began_at, ended_at=ended_at, footprint=footprint)
 
     def _checked(self, waveforms: list[Waveform]) -> list[Recognition]:
-        recognitions = self._recognize(waveforms)
+        recognitions = self._recognizer.recognize(waveforms)
         if len(recognitions) != len(waveforms):
             message = f"{len(recognitions)} recognitions for {len(waveforms)} waveforms"
             raise RuntimeError(message)
         return recognitions
+
+    def _lose(self, fault: Exception) -> None:
+        """Answer everybody, and say that this process is of no use any more."""
+        self._lost = True
+        self._settle_all(DeviceLost, fault)
+        self._on_lost(fault)
+
+    def _settle_all(self, kind: Callable[[], SeatError], cause: Exception | None = None) -> None:
+        for entry in self._waiting + self._running:
+            _settle(entry, _because(cause, kind()))
+        self._waiting, self._running = [], []
 
 
 def _tell(number: int, on_recognized: Callable[[int], None], future: asyncio.Future[Any]) -> None:
@@ -240,10 +301,9 @@ def _tell(number: int, on_recognized: Callable[[int], None], future: asyncio.Fut
         on_recognized(number)
 
 
-def _failure(fault: Exception) -> SeatError:
-    failure = RecognitionFailed()
-    failure.__cause__ = fault
-    return failure
+def _because(cause: Exception | None, fault: SeatError) -> SeatError:
+    fault.__cause__ = cause
+    return fault
 
 
 def _settle(entry: Entry, fault: SeatError) -> None:

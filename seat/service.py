@@ -14,14 +14,17 @@ from typing import BinaryIO, Self
 
 import numpy as np
 
-from seat.errors import ModelLoading, ShuttingDown, Stalled
+from seat.errors import DeviceLost, MemoryLimit, ModelLoading, ShuttingDown, Stalled
 from seat.executor import Executor
+from seat.memory import Governor, MemoryStatistics, cap_nbytes
+from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
 from seat.scheduler import QueueLimits, Scheduler
 from seat.settings import Settings
 from seat.telemetry import log, note_timings
 from seat.transcriber import Progress, Transcriber, TranscriberLimits, unheard
 from seat.transcript import Transcript
+from seat.weights import WeightsStatistics
 from seat.windows import WindowLimits
 
 WEDGED_AFTER_STALLS = 2
@@ -33,6 +36,7 @@ class State(enum.StrEnum):
 
     LOADING = "loading"
     READY = "ready"
+    RELEASED = "released"
     STALLED = "stalled"
     FAILED = "failed"
     STOPPING = "stopping"
@@ -52,6 +56,8 @@ class Service:
         self._on_failure = on_failure
         self._executor = Executor()
         self._stack = AsyncExitStack()
+        self._governor: Governor | None = None
+        self._scheduler: Scheduler | None = None
         self._transcriber: Transcriber | None = None
         self._loading: asyncio.Task[None] | None = None
         self._failed = self._stopping = False
@@ -59,6 +65,8 @@ class Service:
         """When the service was made, in seconds since 1970."""
         self.info: ModelInfo | None = None
         """What is loaded; None until it is."""
+        self.graphs: str | None = None
+        """The decoder's mode of CUDA graphs in force once warm; None until then."""
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._executor)
@@ -82,9 +90,21 @@ class Service:
             return State.STOPPING
         if self._failed:
             return State.FAILED
-        if self._transcriber is None:
+        if self._scheduler is None or self._transcriber is None:
             return State.LOADING
-        return State.STALLED if self._executor.statistics().running_s > self._settings.stall_s else State.READY
+        if self._executor.statistics().running_s > self._settings.stall_s:
+            return State.STALLED
+        return State.RELEASED if self._scheduler.weights.released else State.READY
+
+    @property
+    def memory(self) -> MemoryStatistics | None:
+        """What is promised and what was measured; None until the model has warmed up."""
+        return self._governor.statistics() if self._governor and self._transcriber else None
+
+    @property
+    def weights(self) -> WeightsStatistics | None:
+        """Where the weights are; None until the model has warmed up."""
+        return self._scheduler.weights.statistics() if self._scheduler else None
 
     @property
     def live(self) -> bool:
@@ -105,10 +125,12 @@ class Service:
         """Transcribe a file; as `Transcriber.transcribe`, and the timings go into the request's line.
 
         Raises:
-            Unavailable: The seat is loading, stalled, stopping or full.
+            Unavailable: The seat is loading, stalled, stopping, full, out of memory or has lost its device.
         """
         if self._stopping:
             raise ShuttingDown
+        if self._failed:
+            raise DeviceLost
         if self._transcriber is None:
             raise ModelLoading
         if self.state is State.STALLED:
@@ -123,25 +145,36 @@ class Service:
             recognizer = await self._executor.run(self._load_recognizer)
             loaded_at = time.monotonic()
             windows = WindowLimits.of_seconds(self._settings.window_s, self._settings.window_context_s)
-            await self._warm_up(recognizer, windows)
+            governor = Governor(
+                recognizer.meter,
+                cap=cap_nbytes(self._settings.mem_cap_mib, recognizer.info.device),
+                returns=self._settings.mem_return,
+            )
+            await self._warm_up(recognizer, governor, windows)
         except Exception as fault:  # noqa: BLE001  whatever it is, the process must say so and end
-            self._failed = True
-            self._on_failure(fault)
+            self._fail(fault)
             return
         if recognizer.info.device == "cpu" and self._settings.device == "auto":
             log.warning(
                 "no_gpu", device="cpu", consequence="the processor computes; set SEAT_DEVICE=cuda to refuse that"
             )
-        scheduler = await self._stack.enter_async_context(
+        self._governor = governor
+        self._scheduler = await self._stack.enter_async_context(
             Scheduler(
                 self._executor,
-                recognizer.recognize,
-                QueueLimits(audio_s=self._settings.max_queue_audio_s, batch_s=self._settings.max_batch_s),
+                recognizer,
+                governor,
+                QueueLimits(
+                    audio_s=self._settings.max_queue_audio_s,
+                    batch_s=self._settings.max_batch_s,
+                    idle_s=self._settings.idle_release_s or None,
+                ),
+                self._fail,
             )
         )
         self._transcriber = await self._stack.enter_async_context(
             Transcriber(
-                scheduler,
+                self._scheduler,
                 recognizer.vocabulary,
                 recognizer.info.languages[0],
                 TranscriberLimits(
@@ -153,7 +186,8 @@ class Service:
                 ),
             )
         )
-        self.info = recognizer.info
+        self.info, self.graphs = recognizer.info, recognizer.graphs
+        memory = governor.statistics()
         log.info(
             "ready",
             model=self.info.id,
@@ -164,14 +198,33 @@ class Service:
             dtype=self.info.dtype,
             window_s=self._settings.window_s,
             window_context_s=self._settings.window_context_s,
+            mem_cap_mib=memory.cap and memory.cap // MIB,
+            mem_rest_mib=memory.rest // MIB,
+            mem_peak_mib=memory.peak // MIB,
+            mem_outside_mib=memory.outside.nbytes // MIB,
+            mem_outside_source=memory.outside.source,
+            graphs=self.graphs,
             load_s=round(loaded_at - began_at, 2),
             warmup_s=round(time.monotonic() - loaded_at, 2),
         )
 
-    async def _warm_up(self, recognizer: Recognizer, windows: WindowLimits) -> None:
-        """Run noise of ascending lengths, up to the longest window: the first request must not pay for a first time."""
+    async def _warm_up(self, recognizer: Recognizer, governor: Governor, windows: WindowLimits) -> None:
+        """Run noise of ascending lengths, up to the longest window: the first request must not pay for a first time.
+
+        Raises:
+            CapTooSmall: The memory cap does not hold it.
+        """
         longest_s = windows.longest / SAMPLE_RATE
-        for seconds in sorted({*self._settings.warmup_seconds, longest_s}):
-            samples = round(min(max(seconds, 1.0), longest_s) * SAMPLE_RATE)
-            noise = np.random.default_rng(0).normal(0, 1000, samples).astype(np.int16)
-            await self._executor.run(partial(recognizer.recognize, [noise]))
+        for asked_s in sorted({*self._settings.warmup_seconds, longest_s}):
+            seconds = min(max(asked_s, 1.0), longest_s)
+            noise = np.random.default_rng(0).normal(0, 1000, round(seconds * SAMPLE_RATE)).astype(np.int16)
+            try:
+                await self._executor.run(partial(governor.run, seconds, partial(recognizer.recognize, [noise])))
+            except MemoryLimit as fault:
+                raise governor.shortfall(longest_s) from fault
+        await self._executor.run(partial(governor.settle, longest_s))
+
+    def _fail(self, fault: BaseException) -> None:
+        """Take note that this process is of no use any more."""
+        self._failed = True
+        self._on_failure(fault)

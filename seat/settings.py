@@ -17,8 +17,13 @@ PREFIX: Final = "SEAT_"
 ALIASES: Final[Mapping[str, str]] = {
     "PARAKEET_MODEL": "model",
     "PARAKEET_DEVICE": "device",
+    "PARAKEET_ATTENTION_MODE": "attention",
+    "PARAKEET_AUTO_ATTN_THRESHOLD": "auto_attention_s",
+    "PARAKEET_LOCAL_ATTN_CONTEXT": "local_context",
     "WINDOW_S": "window_s",
     "WARMUP_SECONDS": "warmup_seconds",
+    "MEM_CAP_MIB": "mem_cap_mib",
+    "CUDA_GRAPHS": "cuda_graphs",
     "PARAKEET_MAX_FILE_DURATION": "max_audio_s",
 }
 """Names that earlier services read, so that their compose files work; the ``SEAT_`` name wins where both are set."""
@@ -30,6 +35,7 @@ def _split(value: object) -> object:
 
 
 Seconds = Annotated[float, Field(ge=0)]
+Frames = Annotated[int, Field(ge=1)]
 
 
 class Settings(BaseModel):
@@ -51,6 +57,21 @@ class Settings(BaseModel):
     """'auto', 'cpu', 'cuda' or 'cuda:N'. Asked for by name, CUDA must answer."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number type of the encoder; 'auto' is bfloat16 on CUDA and float32 on a CPU."""
+    mem_cap_mib: Annotated[int, Field(ge=0)] | None = None
+    """MiB that the whole process may take: of the card, or resident where there is none; 0 for no limit. Not set, it is
+    3840 on a card, and no limit on a CPU."""
+    mem_return: bool = True
+    """Whether memory that a batch leaves unused goes back to the driver after every batch."""
+    cuda_graphs: bool = False
+    """Decode with CUDA graphs; only together with ``SEAT_MEM_RETURN=0``."""
+    idle_release_s: Seconds = 0.0
+    """Seconds without work after which the weights leave the card, until the next request; 0 for never."""
+    attention: Literal["full", "local", "auto"] = "full"
+    """How far a frame sees: its whole window, or ``local_context`` frames; 'auto' is local for long windows."""
+    auto_attention_s: Seconds = 300.0
+    """Seconds of the longest window to which 'auto' gives full attention."""
+    local_context: Annotated[tuple[Frames, Frames], BeforeValidator(_split)] = (128, 128)
+    """Encoder frames of 80 ms that local attention sees, as 'left,right'."""
     window_s: Annotated[float, Field(ge=2, le=600)] = 30.0
     """Seconds of audio that one window answers for."""
     window_context_s: Annotated[tuple[Seconds, Seconds], BeforeValidator(_split)] = (10.0, 5.0)
@@ -107,11 +128,20 @@ def read(environment: Mapping[str, str] = os.environ, **overrides: object) -> Se
     problems = list(_unknown(environment, names))
     try:
         settings = Settings.model_validate(values)
+        problems += _contradictions(settings)
     except ValidationError as fault:
         problems += [f"{PREFIX}{str(e['loc'][0]).upper()}={e['input']!r}: {e['msg']}" for e in fault.errors()]
     if problems:
         raise InvalidSettings(problems=problems)
     return settings
+
+
+def _contradictions(settings: Settings) -> Iterator[str]:
+    if settings.cuda_graphs and (settings.mem_return or settings.idle_release_s):
+        yield (
+            "SEAT_CUDA_GRAPHS=1 needs SEAT_MEM_RETURN=0 and SEAT_IDLE_RELEASE_S=0: a graph keeps the addresses it was "
+            "captured with, and once memory has gone back to the driver the next replay is an illegal access"
+        )
 
 
 def _unknown(environment: Mapping[str, str], names: Mapping[str, str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Say what happens, for people and programs. Knows structlog and the names of facts; no HTTP, no model.
+"""Say what happens, for people and programs. Knows structlog, OpenTelemetry and names of facts; no HTTP, no model.
 
 One canonical line per request: the event is always 'request', everything else is a key. No transcript, no file name.
 """
@@ -8,15 +8,52 @@ from __future__ import annotations
 import contextvars
 import logging
 import sys
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Literal
 
 import structlog
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, StatusCode
 
+from seat.memory import Footprint
+from seat.meter import MIB
 from seat.transcript import Timings
+
+BATCH_SPAN: Final = "asr batch"
+"""One batch of windows on the GPU thread, run once; a batch that is cut for want of memory has a span for each try."""
+AUDIO_DURATION: Final = "asr.audio.duration"
+"""Seconds of audio in the batch, without padding."""
+BATCH_SIZE: Final = "asr.batch.size"
+"""Windows in the batch."""
+ATTENTION: Final = "asr.attention"
+"""'full' or 'local'."""
+REST_BEFORE: Final = "asr.memory.rest_before"
+"""Bytes that the process took before the batch: of the card, or resident where there is none."""
+PEAK: Final = "asr.memory.peak"
+"""Bytes that the process took at most during the batch."""
+REST_AFTER: Final = "asr.memory.rest_after"
+"""Bytes that the process took after it, once unused memory was given back."""
+RESERVED: Final = "asr.memory.reserved"
+"""Bytes that torch's allocator had taken from the driver at most; absent on a CPU."""
+ALLOCATED: Final = "asr.memory.allocated"
+"""Bytes of them that tensors took at most; absent on a CPU."""
+ERROR_TYPE: Final = "error.type"
+"""OpenTelemetry's own name: one of our codes, or the class of an error."""
+
+Origin = SpanContext
+"""Where a request is traced; for whoever works for it on other tasks and threads."""
+
+_tracer = trace.get_tracer("seat")
 
 log: structlog.stdlib.BoundLogger = structlog.get_logger("seat")
 
 _facts: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar("request_facts", default=None)
+
+
+_TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+"""Local variables hold what a log must not: samples, words, the client's key."""
 
 
 def configure_logging(form: Literal["auto", "json", "console"]) -> None:
@@ -28,9 +65,9 @@ def configure_logging(form: Literal["auto", "json", "console"]) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     rendering: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer()]
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.RichTracebackFormatter(show_locals=False))]
         if readable
-        else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        else [structlog.processors.ExceptionRenderer(_TRACEBACKS), structlog.processors.JSONRenderer()]
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
@@ -76,4 +113,39 @@ def note_timings(timings: Timings) -> None:
         decode_s=round(timings.decode_s, 4),
         queue_s=round(timings.queue_s, 4),
         inference_s=round(timings.inference_s, 4),
+        peak_mib=timings.peak_nbytes // MIB,
+        rest_mib=timings.rest_nbytes // MIB,
+    )
+
+
+def here() -> Origin:
+    """The span that this task works in; not a valid one where nobody traces."""
+    return trace.get_current_span().get_span_context()
+
+
+@contextmanager
+def batch_span(requests: Iterable[Origin], *, audio_s: float, windows: int, attention: str) -> Iterator[Span]:
+    """Trace one batch, below the first of the requests it serves and linked to the others."""
+    origins = list({origin.span_id: origin for origin in requests if origin.is_valid}.values())
+    span = _tracer.start_span(
+        BATCH_SPAN,
+        context=trace.set_span_in_context(NonRecordingSpan(origins[0]), Context()) if origins else Context(),
+        links=[Link(other) for other in origins[1:]],
+        attributes={AUDIO_DURATION: audio_s, BATCH_SIZE: windows, ATTENTION: attention},
+    )
+    try:
+        yield span
+    except Exception as fault:
+        span.set_attribute(ERROR_TYPE, getattr(fault, "code", None) or type(fault).__name__)
+        span.set_status(StatusCode.ERROR)
+        raise
+    finally:
+        span.end()
+
+
+def tell_footprint(span: Span, footprint: Footprint) -> None:
+    """Add what a batch took."""
+    span.set_attributes(
+        {REST_BEFORE: footprint.rest_before, PEAK: footprint.peak, REST_AFTER: footprint.rest_after}
+        | ({RESERVED: held.reserved, ALLOCATED: held.allocated} if (held := footprint.allocator) else {})
     )

@@ -101,7 +101,7 @@ class Transcriber:
         heard = (
             await self._scheduler.recognize([window.cut(waveform) for window in windows], recognized)
             if windows
-            else Heard(recognitions=(), queue_s=0.0, inference_s=0.0, batch_sizes=())
+            else Heard(recognitions=(), queue_s=0.0, inference_s=0.0, batch_sizes=(), peak_nbytes=0, rest_nbytes=0)
         )
         joining = partial(
             stitch, windows, heard.recognitions, self._vocabulary, samples=len(waveform), language=self._language
@@ -115,6 +115,8 @@ class Transcriber:
             inference_s=heard.inference_s,
             windows=len(windows),
             batch_sizes=heard.batch_sizes,
+            peak_nbytes=heard.peak_nbytes,
+            rest_nbytes=heard.rest_nbytes,
         )
         return transcript, timings
 

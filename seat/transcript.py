@@ -84,3 +84,7 @@ class Timings:
     """Windows the audio was cut into."""
     batch_sizes: tuple[int, ...]
     """How many windows each of its batches held, neighbours' included; one number a window."""
+    peak_nbytes: int
+    """What the process took at most while its windows ran, in bytes; 0 where none did."""
+    rest_nbytes: int
+    """What the process took once the last of its batches had ended and unused memory was given back, in bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
 from importlib.resources import files
@@ -14,6 +15,7 @@ import soundfile
 
 from seat.gpu import logs
 from seat.recognizer import Waveform
+from seat.resident import ResidentMeter
 
 if TYPE_CHECKING:
     from seat.gpu.nemo import NemoRecognizer
@@ -26,6 +28,13 @@ def _hush(request: pytest.FixtureRequest) -> None:
     """Keep others' deprecation notices from failing tests of the model: pytest resets the filters for every test."""
     if request.node.get_closest_marker("model"):
         logs.hush()
+
+
+@pytest.fixture
+def tidy() -> None:
+    """Give back what earlier tests left, so that resident memory moves only by what this one does."""
+    gc.collect()
+    ResidentMeter().release()
 
 
 @pytest.fixture(scope="session")

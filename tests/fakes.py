@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from seat.meter import MIB, Allocator, Meter, Outside
 from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognition, Vocabulary, Waveform
+from seat.resident import ResidentMeter
 
 FRAME_S = 0.08
 SPOKEN = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -47,23 +49,49 @@ def speech(digits: Sequence[int], *, word_s: float = 0.4, gap_s: float = 0.6) ->
 class FakeRecognizer:
     """Hears bursts as digits by their loudness, wherever they lie: what it says depends on the samples alone.
 
-    It records who called it, and can be told to fail or to wait.
+    It records who called it, and can be told to fail or to wait. Its weights are bytes that are really there.
     """
 
-    def __init__(self, *, before: Callable[[Sequence[Waveform]], None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        before: Callable[[Sequence[Waveform]], None] | None = None,
+        meter: Meter | None = None,
+        weights_mib: int = 0,
+    ) -> None:
         self.info = INFO
         self.vocabulary = VOCABULARY
+        self.meter = meter or ResidentMeter()
+        self.graphs = "off"
+        self.weights_mib = weights_mib
+        self.moves: list[str] = []
+        self.restore()
         self.threads: set[int] = set()
         self.batches: list[list[int]] = []
         self.inside = 0
         self.most_inside = 0
         self._before = before
 
+    def attention(self, _samples: int) -> str:
+        """It has one kind only."""
+        return "full"
+
+    def release(self) -> None:
+        """Drop the weights."""
+        self.weights: np.ndarray | None = None
+        self.moves.append("release")
+
+    def restore(self) -> None:
+        """Have weights."""
+        self.weights = np.ones(self.weights_mib * MIB, np.uint8)
+        self.moves.append("restore")
+
     def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
         """Hear each waveform, after what the test put before it."""
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)
         try:
+            assert self.weights is not None
             self.threads.add(threading.get_ident())
             self.batches.append([len(waveform) for waveform in waveforms])
             if self._before is not None:
@@ -71,6 +99,74 @@ class FakeRecognizer:
             return [hear(waveform) for waveform in waveforms]
         finally:
             self.inside -= 1
+
+
+class Hunger:
+    """What a fake recognizer is told to do first: take memory for a moment, so much for a padded second."""
+
+    def __init__(self, mib_per_s: float) -> None:
+        self.mib_per_s = mib_per_s
+
+    def __call__(self, waveforms: Sequence[Waveform]) -> None:
+        """Touch every byte, and forget them."""
+        np.ones(round(self.mib_per_s * MIB * padded_s(waveforms)), np.uint8)
+
+
+def padded_s(waveforms: Sequence[Waveform]) -> float:
+    """Seconds of a batch, padding included."""
+    return len(waveforms) * max(map(len, waveforms)) / SAMPLE_RATE
+
+
+class OutOfMemoryError(RuntimeError):
+    """Named as torch's own."""
+
+
+class FakeMeter:
+    """A card of which every byte is counted, with an allocator that keeps what it got and raises beyond its bound."""
+
+    def __init__(self, *, reserved_mib: int = 100, outside_mib: int = 50) -> None:
+        self.outside = Outside(nbytes=outside_mib * MIB, source="nvml")
+        self.allocated = self.reserved = self.highest = reserved_mib * MIB
+        self.bound_to: int | None = None
+        self.releases = 0
+
+    def used(self) -> int:
+        """What is reserved, and what lies outside."""
+        return self.outside.nbytes + self.reserved
+
+    def peak(self) -> int:
+        """As `used`, at most."""
+        return self.outside.nbytes + self.highest
+
+    def allocator(self) -> Allocator:
+        """What was reserved at most, all of it by tensors."""
+        return Allocator(reserved=self.highest, allocated=self.highest)
+
+    def reset_peak(self) -> None:
+        """Begin again at what is reserved."""
+        self.highest = self.reserved
+
+    def release(self) -> None:
+        """Give back what is not allocated."""
+        self.reserved = self.allocated
+        self.releases += 1
+
+    def bound(self, cap_nbytes: int | None) -> None:
+        """Take the cap for what is outside and what is reserved."""
+        self.bound_to = cap_nbytes
+
+    def hunger(self, mib_per_s: float) -> Callable[[Sequence[Waveform]], None]:
+        """As `Hunger`, of this card."""
+
+        def take(waveforms: Sequence[Waveform]) -> None:
+            wanted = self.allocated + round(mib_per_s * MIB * padded_s(waveforms))
+            if self.bound_to is not None and self.outside.nbytes + max(self.reserved, wanted) > self.bound_to:
+                message = "CUDA out of memory."
+                raise OutOfMemoryError(message)
+            self.reserved = max(self.reserved, wanted)
+            self.highest = max(self.highest, self.reserved)
+
+        return take
 
 
 def hear(waveform: Waveform) -> Recognition:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,6 +18,7 @@ from structlog.testing import capture_logs
 
 from seat import settings
 from seat.app import build_app
+from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, Waveform
 from seat.service import State
 from tests.fakes import FakeRecognizer, speech
@@ -310,11 +312,46 @@ async def test_keys_let_in_who_shows_one(headers: dict[str, str], status: int) -
 
 
 async def test_health_tells_what_runs(client: AsyncTestClient[Any]) -> None:
-    """State, device, model, number type and versions, as read."""
+    """State, device, model, number type, versions, memory and weights, as read."""
     health = (await client.get("/health")).json()
     assert (health["state"], health["model"]["id"], health["model"]["device"]) == ("ready", "fake", "cpu")
+    assert (health["memory"]["cap"], health["memory"]["outside"]["source"]) == (None, "none")
+    assert 0 < health["memory"]["rest"] <= health["memory"]["peak"]
+    assert (health["weights"]["released"], health["graphs"]) == (False, "off")
     assert (await client.get("/health/live")).json() == {"live": True}
     assert (await client.get("/health/ready")).json() == {"ready": True, "state": "ready"}
+
+
+async def test_a_seat_whose_weights_have_left_is_ready() -> None:
+    """Whoever routes requests must send one for them to come back."""
+    async with _client(idle_release_s=0.05) as client:
+        async with asyncio.timeout(5):
+            while (ready := await client.get("/health/ready")).json()["state"] != "released":
+                assert ready.status_code == 200
+        assert (ready.status_code, ready.json()) == (200, {"ready": True, "state": "released"})
+        assert (await _post(client)).json()["text"] == "three one four"
+        assert (await client.get("/health")).json()["weights"]["restore_s"] > 0
+
+
+@pytest.mark.usefixtures("tidy")
+async def test_a_request_that_memory_cannot_hold_is_503_and_the_seat_lives() -> None:
+    """On resident memory, for real: a try takes 400 MiB where 100 are allowed. Then an earlier clip is heard again."""
+    hungry = wav(speech([3] * 9))
+
+    def take(waveforms: Sequence[Waveform]) -> None:
+        if len(waveforms[0]) == len(speech([3] * 9)):
+            np.ones(400 * MIB, np.uint8)
+
+    recognizer = FakeRecognizer(before=take)
+    async with _client(recognizer, mem_cap_mib=recognizer.meter.used() // MIB + 100) as client:
+        before = await _post(client, response_format="verbose_json")
+        refused = [await _post(client, hungry) for _ in range(2)]
+        after = await _post(client, response_format="verbose_json")
+    for response in refused:
+        assert _error(response) == (503, None, "gpu_memory_limit")
+        assert 0 < int(response.headers["retry-after"]) < 120
+    assert before.status_code == 200
+    assert before.content == after.content
 
 
 @pytest.mark.parametrize(
@@ -340,6 +377,7 @@ async def test_one_line_tells_a_request(client: AsyncTestClient[Any]) -> None:
     assert first["request_id"] == response.headers["x-request-id"]
     assert (first["audio_s"], first["windows"], first["batch_sizes"]) == (3.6, 1, (1,))
     assert {"method", "path", "model", "response_format", "decode_s", "queue_s", "inference_s", "total_s"} <= set(first)
+    assert 0 < first["rest_mib"] <= first["peak_mib"]
     assert told[1]["error"] == "invalid_audio"
     written = json.dumps(lines, default=str)
     assert "three" not in written

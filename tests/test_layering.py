@@ -1,4 +1,4 @@
-"""Imports point one way: down the list of DESIGN, with torch, litestar and structlog each in one place."""
+"""Imports point one way: down one list, with torch, litestar and structlog each in one place."""
 
 import ast
 import subprocess
@@ -12,10 +12,11 @@ import seat
 
 ROOT = Path(seat.__file__).parent
 ORDER = [
-    ["errors", "transcript"],
+    ["errors", "transcript", "faults", "meter"],
+    ["memory", "resident", "room"],
     ["recognizer"],
     ["settings", "audio", "words", "formats", "telemetry", "executor"],
-    ["windows"],
+    ["windows", "batches", "weights"],
     ["scheduler"],
     ["transcriber"],
     ["service"],
@@ -37,6 +38,8 @@ ONLY_IN = {
     "litestar": {"web", "app"},
     "granian": {"serve"},
     "structlog": {"telemetry"},
+    "opentelemetry": {"telemetry"},
+    "pynvml": {"gpu"},
     "av": {"audio"},
     "soundfile": {"audio"},
 }

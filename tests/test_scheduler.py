@@ -2,36 +2,48 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from seat.errors import QueueFull, RecognitionFailed, ShuttingDown
+from seat.errors import DeviceLost, ExceedsMemory, MemoryLimit, QueueFull, RecognitionFailed, ShuttingDown
 from seat.executor import Executor
+from seat.memory import Governor
+from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
-from seat.scheduler import PADDING_LIMIT, Entry, QueueLimits, Scheduler, choose_batch
-from tests.fakes import FakeRecognizer, hear, speech
+from seat.scheduler import QueueLimits, Scheduler
+from tests.fakes import FakeMeter, FakeRecognizer, Hunger, hear, speech
 
 LIMITS = QueueLimits(audio_s=100, batch_s=30)
 
-
-def _entry(seconds: float, *, turn: int = 0, arrival: int = 0) -> Entry:
-    return Entry(
-        waveform=np.zeros(round(seconds * SAMPLE_RATE), np.int16),
-        turn=turn,
-        arrival=arrival,
-        future=None,  # type: ignore[arg-type]  the policy does not look at it
-    )
+LONGEST_S = 16
+"""Seconds of the longest window that a governor here was warmed up with."""
 
 
 @asynccontextmanager
-async def _scheduler(recognizer: FakeRecognizer, limits: QueueLimits = LIMITS) -> AsyncIterator[Scheduler]:
-    async with Executor() as executor, Scheduler(executor, recognizer.recognize, limits) as scheduler:
+async def _scheduler(
+    recognizer: FakeRecognizer,
+    limits: QueueLimits = LIMITS,
+    *,
+    cap_mib: int | None = None,
+    on_lost: Callable[[BaseException], None] = lambda _fault: None,
+) -> AsyncIterator[Scheduler]:
+    async with Executor() as executor, _over(executor, recognizer, limits, cap_mib, on_lost) as scheduler:
         yield scheduler
+
+
+def _over(
+    executor: Executor,
+    recognizer: FakeRecognizer,
+    limits: QueueLimits = LIMITS,
+    cap_mib: int | None = None,
+    on_lost: Callable[[BaseException], None] = lambda _fault: None,
+) -> Scheduler:
+    governor = Governor(recognizer.meter, cap=None if cap_mib is None else cap_mib * MIB, returns=True)
+    governor.settle(LONGEST_S)
+    return Scheduler(executor, recognizer, governor, limits, on_lost)
 
 
 def _gate() -> tuple[FakeRecognizer, threading.Event, threading.Event]:
@@ -43,36 +55,6 @@ def _gate() -> tuple[FakeRecognizer, threading.Event, threading.Event]:
         release.wait(10)
 
     return FakeRecognizer(before=wait), begun, release
-
-
-@given(
-    waiting=st.lists(st.tuples(st.floats(1, 45), st.integers(0, 5), st.integers(0, 20)), min_size=1, max_size=30),
-    batch_s=st.floats(1, 200),
-)
-def test_a_batch_holds_the_most_urgent_and_keeps_its_budget(
-    waiting: list[tuple[float, int, int]], batch_s: float
-) -> None:
-    """Whatever waits: the first in order is in, padding stays within bounds, one window always fits."""
-    entries = [_entry(seconds, turn=turn, arrival=arrival) for seconds, turn, arrival in waiting]
-    batch = choose_batch(entries, round(batch_s * SAMPLE_RATE))
-    lengths = [len(entry.waveform) for entry in batch]
-    assert min((entry.turn, entry.arrival) for entry in entries) == (batch[0].turn, batch[0].arrival)
-    assert len(batch) == 1 or max(lengths) * len(batch) <= batch_s * SAMPLE_RATE + 1
-    assert max(lengths) <= PADDING_LIMIT * min(lengths)
-
-
-def test_a_short_request_goes_before_the_later_windows_of_a_long_file() -> None:
-    """A clip that arrives last waits for the batch in work, not for the file."""
-    long = [_entry(45, turn=turn, arrival=0) for turn in range(1, 10)]
-    short = _entry(3, turn=0, arrival=7)
-    assert choose_batch([*long, short], 120 * SAMPLE_RATE) == [short]
-
-
-def test_long_files_take_turns() -> None:
-    """Two files that arrived one after the other share a batch window by window."""
-    files = [_entry(45, turn=turn, arrival=arrival) for arrival in range(2) for turn in range(3)]
-    batch = choose_batch(files, 90 * SAMPLE_RATE)
-    assert [(entry.turn, entry.arrival) for entry in batch] == [(0, 0), (0, 1)]
 
 
 async def test_each_request_gets_its_own_words() -> None:
@@ -165,7 +147,7 @@ async def test_leaving_answers_everybody() -> None:
     """Those that wait and those that run hear that the seat is shutting down."""
     recognizer, begun, release = _gate()
     async with Executor(leave_within_s=5) as executor:
-        async with Scheduler(executor, recognizer.recognize, LIMITS) as scheduler:
+        async with _over(executor, recognizer) as scheduler:
             running = asyncio.create_task(scheduler.recognize([speech([1])]))
             await asyncio.to_thread(begun.wait, 5)
             waiting = asyncio.create_task(scheduler.recognize([speech([2])]))
@@ -175,3 +157,172 @@ async def test_leaving_answers_everybody() -> None:
             await scheduler.recognize([speech([1])])
         release.set()
     assert [type(answer) for answer in answers] == [ShuttingDown, ShuttingDown]
+
+
+def _batch_sizes(recognizer: FakeRecognizer) -> list[int]:
+    return [len(batch) for batch in recognizer.batches]
+
+
+async def test_a_batch_that_runs_out_of_memory_is_halved() -> None:
+    """Eight clips of 7.6 s, 1 MiB a second, 40 MiB of room: everybody has the words they would have alone."""
+    meter = FakeMeter()
+    recognizer = FakeRecognizer(before=meter.hunger(1), meter=meter)
+    clips = [speech([digit] * 7) for digit in range(8)]
+    async with _scheduler(recognizer, QueueLimits(audio_s=1000, batch_s=100), cap_mib=190) as scheduler:
+        answers = await asyncio.gather(*(scheduler.recognize([clip]) for clip in clips))
+    assert [answer.recognitions for answer in answers] == [(hear(clip),) for clip in clips]
+    assert _batch_sizes(recognizer) == [8, 4, 4]
+    assert {answer.peak_nbytes for answer in answers} == {meter.outside.nbytes + meter.highest}
+    assert {answer.rest_nbytes for answer in answers} == {150 * MIB}
+
+
+async def test_later_batches_are_as_large_as_memory_allows() -> None:
+    """What the first taught: no batch fails a second time."""
+    meter = FakeMeter()
+    recognizer = FakeRecognizer(before=meter.hunger(1), meter=meter)
+    clips = [speech([digit] * 7) for digit in range(8)]
+    async with _scheduler(recognizer, QueueLimits(audio_s=1000, batch_s=100), cap_mib=190) as scheduler:
+        await asyncio.gather(*(scheduler.recognize([clip]) for clip in clips))
+        recognizer.batches.clear()
+        await asyncio.gather(*(scheduler.recognize([clip]) for clip in clips))
+    assert _batch_sizes(recognizer) == [5, 3]
+
+
+async def test_a_window_that_does_not_fit_alone_is_unavailable_and_the_seat_lives() -> None:
+    """It is tried twice, its neighbours are answered, and an earlier clip has its earlier words."""
+    meter = FakeMeter()
+    hungry = len(speech([5] * 9))
+
+    def take(waveforms: Sequence[Waveform]) -> None:
+        meter.hunger(20 if any(len(waveform) == hungry for waveform in waveforms) else 1)(waveforms)
+
+    recognizer = FakeRecognizer(before=take, meter=meter)
+    clip = speech([4, 2])
+    async with _scheduler(recognizer, cap_mib=190) as scheduler:
+        before = (await scheduler.recognize([clip])).recognitions
+        answers = await asyncio.gather(
+            scheduler.recognize([speech([5] * 9)]), scheduler.recognize([speech([5] * 8)]), return_exceptions=True
+        )
+        after = (await scheduler.recognize([clip])).recognitions
+    assert isinstance(answers[0], MemoryLimit)
+    assert 1 <= answers[0].retry_after_s <= 120
+    assert not isinstance(answers[1], BaseException)
+    assert before == after == (hear(clip),)
+
+
+@pytest.mark.usefixtures("tidy")
+async def test_a_batch_over_the_resident_cap_is_halved() -> None:
+    """For real: each clip takes 40 MiB for a moment, and there is room for one and a half."""
+    recognizer = FakeRecognizer(before=Hunger(10))
+    clips = [speech([1, 2, 3])[: 4 * SAMPLE_RATE] for _ in range(2)]
+    waveforms = [np.resize(clip, 4 * SAMPLE_RATE) for clip in clips]
+    cap_mib = recognizer.meter.used() // MIB + 60
+    async with _scheduler(recognizer, cap_mib=cap_mib) as scheduler:
+        answers = await asyncio.gather(*(scheduler.recognize([waveform]) for waveform in waveforms))
+    assert [answer.recognitions for answer in answers] == [(hear(waveform),) for waveform in waveforms]
+    assert _batch_sizes(recognizer) == [2, 1, 1]
+    assert max(answer.peak_nbytes for answer in answers) <= cap_mib * MIB
+
+
+async def test_what_can_never_fit_is_refused_before_it_waits() -> None:
+    """4xx: sending it again is pointless."""
+    meter = FakeMeter()
+    recognizer = FakeRecognizer(before=meter.hunger(2), meter=meter)
+    async with Executor() as executor:
+        governor = Governor(meter, cap=190 * MIB, returns=True)
+        governor.run(LONGEST_S, lambda: recognizer.recognize([np.zeros(LONGEST_S * SAMPLE_RATE, np.int16)]))
+        governor.settle(LONGEST_S)
+        async with Scheduler(executor, recognizer, governor, LIMITS, lambda _fault: None) as scheduler:
+            with pytest.raises(ExceedsMemory):
+                await scheduler.recognize([np.zeros(60 * SAMPLE_RATE, np.int16)])
+            assert scheduler.statistics().windows == 0
+
+
+async def test_after_a_fatal_fault_everybody_is_answered_and_nothing_runs() -> None:
+    """Those in the batch, those that wait, and those that come later; whoever runs the process is told once."""
+    begun, release = threading.Event(), threading.Event()
+    lost: list[BaseException] = []
+
+    def fail(_waveforms: Sequence[Waveform]) -> None:
+        begun.set()
+        release.wait(10)
+        message = "CUDA error: an illegal memory access was encountered"
+        raise RuntimeError(message)
+
+    recognizer = FakeRecognizer(before=fail)
+    async with _scheduler(recognizer, on_lost=lost.append) as scheduler:
+        tasks = [asyncio.create_task(scheduler.recognize([speech([1])] * 2)) for _ in range(2)]
+        await asyncio.to_thread(begun.wait, 5)
+        tasks.append(asyncio.create_task(scheduler.recognize([speech([2] * 20)])))
+        await asyncio.sleep(0)
+        release.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        with pytest.raises(DeviceLost):
+            await scheduler.recognize([speech([1])])
+    assert [type(answer) for answer in answers] == [DeviceLost] * 3
+    assert [str(fault) for fault in lost] == ["CUDA error: an illegal memory access was encountered"]
+    assert len(recognizer.batches) == 1
+
+
+async def _idle(scheduler: Scheduler) -> None:
+    async with asyncio.timeout(5):
+        while not scheduler.weights.released:
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.usefixtures("tidy")
+async def test_weights_leave_when_nothing_is_to_be_done_and_come_back_for_the_next_request() -> None:
+    """The resident memory falls and rises by what they are; both moves are timed; the words are the same."""
+    recognizer = FakeRecognizer(weights_mib=100)
+    async with _scheduler(recognizer, QueueLimits(audio_s=100, batch_s=30, idle_s=0.05)) as scheduler:
+        before = await scheduler.recognize([speech([6, 1])])
+        await _idle(scheduler)
+        released_nbytes = recognizer.meter.used()
+        after = await scheduler.recognize([speech([6, 1])])
+        moved = scheduler.weights.statistics()
+    assert recognizer.moves == ["restore", "release", "restore"]
+    assert before.recognitions == after.recognitions
+    assert after.rest_nbytes - released_nbytes == pytest.approx(100 * MIB, abs=12 * MIB)
+    assert not moved.released
+    assert moved.release_s is not None
+    assert moved.restore_s is not None
+    assert 0 < moved.release_s < 5
+    assert 0 < moved.restore_s < 5
+
+
+async def test_weights_that_cannot_come_back_are_asked_for_again() -> None:
+    """The card was full meanwhile: that request hears so, the next one is answered."""
+
+    class Crowded(FakeRecognizer):
+        crowded = True
+
+        def restore(self) -> None:
+            if self.moves and self.crowded:
+                raise MemoryError
+            super().restore()
+
+    recognizer = Crowded()
+    async with _scheduler(recognizer, QueueLimits(audio_s=100, batch_s=30, idle_s=0.05)) as scheduler:
+        await _idle(scheduler)
+        with pytest.raises(MemoryLimit):
+            await scheduler.recognize([speech([3])])
+        assert scheduler.weights.released
+        recognizer.crowded = False
+        assert (await scheduler.recognize([speech([3])])).recognitions == (hear(speech([3])),)
+
+
+async def test_weights_that_cannot_leave_stay() -> None:
+    """A full disk, say: the seat serves on."""
+
+    class Heavy(FakeRecognizer):
+        tried = threading.Event()
+
+        def release(self) -> None:
+            self.tried.set()
+            raise OSError
+
+    recognizer = Heavy()
+    async with _scheduler(recognizer, QueueLimits(audio_s=100, batch_s=30, idle_s=0.02)) as scheduler:
+        await asyncio.to_thread(recognizer.tried.wait, 5)
+        assert not scheduler.weights.released
+        assert (await scheduler.recognize([speech([3])])).recognitions == (hear(speech([3])),)

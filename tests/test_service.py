@@ -13,7 +13,10 @@ import soundfile
 from seat import settings
 from seat.errors import (
     AudioTooLong,
+    CapTooSmall,
     DeadlineExceeded,
+    DeviceLost,
+    MemoryLimit,
     ModelLoading,
     QueueFull,
     RecognitionFailed,
@@ -21,9 +24,10 @@ from seat.errors import (
     Stalled,
     UndecodableAudio,
 )
+from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, Recognizer, Waveform
 from seat.service import Service, State
-from tests.fakes import FakeRecognizer, speech
+from tests.fakes import FakeMeter, FakeRecognizer, Hunger, speech
 
 
 def _wav(waveform: Waveform) -> io.BytesIO:
@@ -255,3 +259,79 @@ async def test_a_seat_that_stops_refuses_and_answers_those_inside() -> None:
             await service.transcribe(_wav(speech([1])))
         held.release.set()
         assert (await inside).text == "one"
+
+
+@pytest.mark.usefixtures("tidy")
+async def test_a_cap_that_cannot_hold_the_model_stops_the_start_and_names_one_that_can() -> None:
+    """On resident memory, for real: weights of 100 MiB, and 5 MiB a second of the longest window of 10 seconds."""
+    windows = {"window_s": 6, "window_context_s": "2,2", "warmup_seconds": "1"}
+    failures: list[BaseException] = []
+    recognizer = FakeRecognizer(before=Hunger(5), weights_mib=100)
+    cap_mib = recognizer.meter.used() // MIB + 20
+    async with _service(recognizer, failures, mem_cap_mib=cap_mib, **windows) as service:
+        await _ready(service)
+        assert service.state is State.FAILED
+    (failure,) = failures
+    assert isinstance(failure, CapTooSmall)
+    assert str(failure).startswith(f"SEAT_MEM_CAP_MIB={cap_mib} cannot hold the model at work on 10 seconds of audio; ")
+    async with _service(recognizer, mem_cap_mib=failure.need_mib, **windows) as service:
+        await _ready(service)
+        assert (await service.transcribe(_wav(speech([8])))).text == "eight"
+
+
+async def test_a_card_that_is_too_small_for_the_warm_up_stops_the_start() -> None:
+    """Its allocator raises while the longest window runs."""
+    meter = FakeMeter()
+    meter.bound(160 * MIB)
+    failures: list[BaseException] = []
+    async with _service(FakeRecognizer(before=meter.hunger(1), meter=meter), failures, mem_cap_mib=160) as service:
+        await _ready(service)
+    (failure,) = failures
+    assert isinstance(failure, CapTooSmall)
+    assert isinstance(failure.__cause__, MemoryLimit)
+
+
+async def test_a_seat_with_a_cap_tells_what_it_promises_and_took() -> None:
+    """Cap, rest, the longest window's peak, and what a second costs."""
+    meter = FakeMeter()
+    async with _service(FakeRecognizer(before=meter.hunger(1), meter=meter), mem_cap_mib=400) as service:
+        assert service.memory is None
+        await _ready(service)
+        memory = service.memory
+    assert memory is not None
+    assert (memory.cap, memory.rest, memory.peak) == (400 * MIB, 150 * MIB, (150 + 45) * MIB)
+    assert memory.nbytes_per_s == MIB
+    assert meter.bound_to == 400 * MIB
+
+
+async def test_a_seat_whose_weights_have_left_says_so_and_answers() -> None:
+    """The state is 'released' until the next request."""
+    async with _service(FakeRecognizer(), idle_release_s=0.05) as service:
+        await _ready(service)
+        async with asyncio.timeout(5):
+            while service.state is not State.RELEASED:
+                await asyncio.sleep(0.001)
+        assert service.live
+        assert (await service.transcribe(_wav(speech([3])))).text == "three"
+        assert service.weights is not None
+        assert service.weights.restore_s is not None
+
+
+async def test_a_device_that_is_lost_ends_the_seat() -> None:
+    """Everybody is answered, then whoever runs the process is told."""
+    failures: list[BaseException] = []
+    armed = threading.Event()
+
+    def fail(_waveforms: Sequence[Waveform]) -> None:
+        if armed.is_set():
+            message = "CUDA error: device-side assert triggered"
+            raise RuntimeError(message)
+
+    async with _service(FakeRecognizer(before=fail), failures) as service:
+        await _ready(service)
+        armed.set()
+        for _ in range(2):
+            with pytest.raises(DeviceLost):
+                await service.transcribe(_wav(speech([1])))
+        assert (service.state, service.live) == (State.FAILED, False)
+    assert [str(failure) for failure in failures] == ["CUDA error: device-side assert triggered"]

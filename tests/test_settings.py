@@ -33,6 +33,14 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         ("WINDOW_S", "20", "window_s", 20.0),
         ("WARMUP_SECONDS", "2", "warmup_seconds", (2.0,)),
         ("PARAKEET_MAX_FILE_DURATION", "60", "max_audio_s", 60.0),
+        ("PARAKEET_ATTENTION_MODE", "auto", "attention", "auto"),
+        ("PARAKEET_AUTO_ATTN_THRESHOLD", "120", "auto_attention_s", 120.0),
+        ("PARAKEET_LOCAL_ATTN_CONTEXT", "64,32", "local_context", (64, 32)),
+        ("MEM_CAP_MIB", "2000", "mem_cap_mib", 2000),
+        ("SEAT_MEM_CAP_MIB", "0", "mem_cap_mib", 0),
+        ("CUDA_GRAPHS", "0", "cuda_graphs", False),
+        ("SEAT_MEM_RETURN", "0", "mem_return", False),
+        ("SEAT_IDLE_RELEASE_S", "600", "idle_release_s", 600.0),
         ("SEAT_PORT", "", "port", 8300),
     ],
 )
@@ -96,3 +104,15 @@ def test_a_key_is_not_printed() -> None:
 def test_a_model_is_served_under_its_name_and_its_aliases(model: str, served: tuple[str, ...]) -> None:
     """The revision and the folder are not part of the name."""
     assert settings.read({"SEAT_MODEL": model}).served_models == served
+
+
+@pytest.mark.parametrize("others", [{}, {"SEAT_MEM_RETURN": "0", "SEAT_IDLE_RELEASE_S": "60"}])
+def test_graphs_and_the_return_of_memory_exclude_each_other(others: dict[str, str]) -> None:
+    """The sentence says why, and which setting to change."""
+    with pytest.raises(InvalidSettings, match=r"SEAT_MEM_RETURN=0 .* the next replay is an illegal access"):
+        settings.read({"CUDA_GRAPHS": "1", **others})
+
+
+def test_graphs_are_allowed_where_memory_is_kept() -> None:
+    """Nothing goes back to the driver then."""
+    assert settings.read({"SEAT_CUDA_GRAPHS": "1", "SEAT_MEM_RETURN": "0"}).cuda_graphs

@@ -1,7 +1,8 @@
-"""Tiny transducers with random weights, built from a configuration: every kind of model without a download."""
+"""Transducers with random weights, built from a configuration: every kind of model without a download."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +14,25 @@ BLANK_SHARE = 0.7
 """Share of frames at which a fresh model says nothing."""
 
 
-def build(folder: Path, kind: Literal["rnnt", "tdt"], *, seed: int = 0) -> Path:
-    """Write a '.nemo' file of two layers whose blank is likely enough that text stays sparse."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dimensions:
+    """How large a model is."""
+
+    mels: int
+    layers: int
+    width: int
+    heads: int
+    channels: int
+    hidden: int
+
+
+TINY = Dimensions(mels=80, layers=2, width=64, heads=4, channels=32, hidden=64)
+LARGE = Dimensions(mels=128, layers=24, width=1024, heads=8, channels=256, hidden=640)
+"""Those of parakeet-unified-en-0.6b: 617 million weights, most of them in the encoder."""
+
+
+def build(folder: Path, kind: Literal["rnnt", "tdt"], *, seed: int = 0, dimensions: Dimensions = TINY) -> Path:
+    """Write a '.nemo' file of a model whose blank is likely enough that text stays sparse."""
     import sentencepiece
     import torch
     from nemo.collections.asr.models import EncDecRNNTBPEModel
@@ -36,7 +54,7 @@ def build(folder: Path, kind: Literal["rnnt", "tdt"], *, seed: int = 0) -> Path:
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
     (folder / "vocab.txt").write_text("".join(f"{pieces.id_to_piece(n)}\n" for n in range(pieces.get_piece_size())))
     torch.manual_seed(seed)
-    model = EncDecRNNTBPEModel(cfg=OmegaConf.create(_configuration(str(folder), kind)))
+    model = EncDecRNNTBPEModel(cfg=OmegaConf.create(_configuration(str(folder), kind, dimensions)))
     _make_talkative(model, torch.from_numpy(chirps(20)))
     path = folder / f"{kind}.nemo"
     model.save_to(str(path))
@@ -75,7 +93,7 @@ def _make_talkative(model: Any, signal: Any) -> None:
         model.joint.joint_net[-1].bias[0] = -1e4  # <unk>, which no trained model says
 
 
-def _configuration(tokenizer: str, kind: str) -> dict[str, Any]:
+def _configuration(tokenizer: str, kind: str, size: Dimensions) -> dict[str, Any]:
     tdt = kind == "tdt"
     durations = [0, 1, 2, 3, 4]
     modules = "nemo.collections.asr.modules"
@@ -83,7 +101,7 @@ def _configuration(tokenizer: str, kind: str) -> dict[str, Any]:
         "sample_rate": 16000,
         "log_prediction": False,
         "compute_eval_loss": False,
-        "model_defaults": {"enc_hidden": 64, "pred_hidden": 64, "joint_hidden": 64}
+        "model_defaults": {"enc_hidden": size.width, "pred_hidden": size.hidden, "joint_hidden": size.hidden}
         | ({"tdt_durations": durations, "num_tdt_durations": len(durations)} if tdt else {}),
         "tokenizer": {"dir": tokenizer, "type": "bpe"},
         "preprocessor": {
@@ -93,24 +111,24 @@ def _configuration(tokenizer: str, kind: str) -> dict[str, Any]:
             "window_size": 0.025,
             "window_stride": 0.01,
             "window": "hann",
-            "features": 80,
+            "features": size.mels,
             "n_fft": 512,
             "dither": 1e-5,
             "pad_to": 16,
         },
         "encoder": {
             "_target_": f"{modules}.ConformerEncoder",
-            "feat_in": 80,
+            "feat_in": size.mels,
             "feat_out": -1,
-            "n_layers": 2,
-            "d_model": 64,
+            "n_layers": size.layers,
+            "d_model": size.width,
             "use_bias": not tdt,
             "subsampling": "dw_striding",
             "subsampling_factor": 8,
-            "subsampling_conv_channels": 32,
+            "subsampling_conv_channels": size.channels,
             "ff_expansion_factor": 4,
             "self_attention_model": "rel_pos",
-            "n_heads": 4,
+            "n_heads": size.heads,
             "att_context_size": [-1, -1],
             "xscaling": False,
             "conv_kernel_size": 9,
@@ -120,14 +138,14 @@ def _configuration(tokenizer: str, kind: str) -> dict[str, Any]:
         "decoder": {
             "_target_": f"{modules}.RNNTDecoder",
             "blank_as_pad": True,
-            "prednet": {"pred_hidden": 64, "pred_rnn_layers": 1, "dropout": 0.2},
+            "prednet": {"pred_hidden": size.hidden, "pred_rnn_layers": 1, "dropout": 0.2},
         },
         "joint": {
             "_target_": f"{modules}.RNNTJoint",
             "log_softmax": None,
             "preserve_memory": False,
             "fuse_loss_wer": False,
-            "jointnet": {"joint_hidden": 64, "activation": "relu", "dropout": 0.2},
+            "jointnet": {"joint_hidden": size.hidden, "activation": "relu", "dropout": 0.2},
         }
         | ({"num_extra_outputs": len(durations)} if tdt else {}),
         "decoding": {"strategy": "greedy_batch", "greedy": {"max_symbols": 10}}

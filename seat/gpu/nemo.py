@@ -14,8 +14,15 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf, open_dict
 
+from seat.errors import ModelUnavailable
 from seat.gpu import checkpoint, device, logs, tdt
-from seat.recognizer import ModelInfo, Recognition, Vocabulary, Waveform
+from seat.gpu.attention import Attention, AttentionBank, Kind, bound_attention, choose
+from seat.gpu.residence import Residence
+from seat.gpu.subsampling import chunk_subsampling
+from seat.memory import cap_nbytes, too_small_for_weights
+from seat.meter import Meter
+from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognition, Vocabulary, Waveform
+from seat.resident import ResidentMeter
 
 MAX_SYMBOLS_PER_FRAME = 10
 """NeMo's own bound on tokens per encoder frame; without one, a confused model never leaves its frame."""
@@ -26,7 +33,19 @@ UNKNOWN = "\N{LOWER ONE EIGHTH BLOCK}\N{DOUBLE QUESTION MARK}"
 _INT16_SCALE = 2.0**-15
 
 
-def load(*, model: str, model_id: str, sha256: str | None, device_name: str, dtype_name: str) -> NemoRecognizer:
+def load(  # noqa: PLR0913  what is loaded and how, each named
+    *,
+    model: str,
+    model_id: str,
+    sha256: str | None,
+    device_name: str,
+    dtype_name: str,
+    attention: Attention = "full",
+    auto_attention_s: float = 300,
+    local_context: tuple[int, int] = (128, 128),
+    mem_cap_mib: int | None = None,
+    cuda_graphs: bool = False,
+) -> NemoRecognizer:
     """Import NeMo, find the checkpoint, and put it on the device. Takes seconds; runs on the GPU thread.
 
     Args:
@@ -35,11 +54,19 @@ def load(*, model: str, model_id: str, sha256: str | None, device_name: str, dty
         sha256: The digest the file must have, or None.
         device_name: As for `seat.gpu.device.choose`.
         dtype_name: 'auto', 'float32' or 'bfloat16', of the encoder.
+        attention: 'full', 'local' or 'auto', as for `seat.gpu.attention.choose`.
+        auto_attention_s: The longest window, in seconds, that 'auto' gives full attention.
+        local_context: Encoder frames (80 ms) that local attention sees to the left and to the right.
+        mem_cap_mib: As for `seat.memory.cap_nbytes`.
+        cuda_graphs: Whether to decode with CUDA graphs; nothing may be given back to the driver then.
 
     Raises:
-        CannotStart: The device, the file or its digest is not what was asked for.
+        CannotStart: The device, the file or its digest is not what was asked for, or the model has no attention that
+            can be made local.
     """
-    target = device.choose(device_name)
+    target, meter = device.choose(device_name)
+    cap = cap_nbytes(mem_cap_mib, str(target))
+    meter.bound(cap)  # for loading and warm-up; what lies outside grows meanwhile and is measured again then
     found = checkpoint.locate(model)
     digest = checkpoint.verify(found.path, sha256)
     logs.hush()
@@ -51,14 +78,23 @@ def load(*, model: str, model_id: str, sha256: str | None, device_name: str, dty
     tdt.cure_durations()
     restored = checkpoint.restore(found.path)
     logging.getLogger("nemo_logger").setLevel(logging.WARNING)
-    return NemoRecognizer(
-        restored,
-        target=target,
-        dtype=device.encoder_dtype(dtype_name, target),
-        model_id=model_id,
-        revision=found.revision,
-        sha256=digest,
-    )
+    try:
+        return NemoRecognizer(
+            restored,
+            target=target,
+            meter=meter,
+            dtype=device.encoder_dtype(dtype_name, target),
+            model_id=model_id,
+            revision=found.revision,
+            sha256=digest,
+            attention=attention,
+            auto_attention_s=auto_attention_s,
+            local_context=local_context,
+            cuda_graphs=cuda_graphs,
+        )
+    except torch.OutOfMemoryError as fault:
+        weights = sum(parameter.nbytes for parameter in restored.parameters())
+        raise too_small_for_weights(cap or 0, weights, meter.outside) from fault
 
 
 class NemoRecognizer:
@@ -71,11 +107,16 @@ class NemoRecognizer:
         target: torch.device,
         dtype: torch.dtype,
         model_id: str,
+        meter: Meter | None = None,
         revision: str | None = None,
         sha256: str | None = None,
+        attention: Attention = "full",
+        auto_attention_s: float = 300,
+        local_context: tuple[int, int] = (128, 128),
+        cuda_graphs: bool = False,
     ) -> None:
         _use_full_attention(model.encoder)
-        _decode_greedily(model)
+        _decode_greedily(model, cuda_graphs=cuda_graphs)
         # The cast comes before the move: the card never holds the larger copy. Front end, decoder and joint stay
         # fp32: bf16 mel filters cost accuracy, and a bf16 joint leaves few distinct confidences.
         model.encoder.to(dtype)
@@ -84,6 +125,12 @@ class NemoRecognizer:
         model.freeze()
         model.preprocessor.featurizer.dither = 0.0
         model.preprocessor.featurizer.pad_to = 0
+        chunk_subsampling(model.encoder)
+        bound_attention(model.encoder)
+        self._attention, self._auto_attention_s = attention, auto_attention_s
+        self._bank = None if attention == "full" else _attention_bank(model.encoder, local_context, model_id)
+        self.meter = meter or ResidentMeter()
+        self._residence = Residence(model, target)
         self._model = model
         self._compute = model.decoding.decoding.decoding_computer
         weight = next(model.encoder.parameters())
@@ -110,6 +157,8 @@ class NemoRecognizer:
         batch = torch.zeros(len(lengths), max(lengths), dtype=torch.int16, pin_memory=self._device.type == "cuda")
         for row, waveform in zip(batch, waveforms, strict=True):
             row[: len(waveform)] = torch.from_numpy(waveform)
+        if self._bank is not None:
+            self._bank.use(self.attention(max(lengths)))
         signal = batch.to(self._device, non_blocking=True).float().mul_(_INT16_SCALE)
         features, feature_lengths = self._model.preprocessor(
             input_signal=signal, length=torch.tensor(lengths, device=self._device)
@@ -121,6 +170,24 @@ class NemoRecognizer:
             x=encoded.to(self._decoder_dtype).transpose(1, 2), out_len=encoded_lengths, prev_batched_state=None
         )
         return _recognitions(hypotheses, len(lengths))
+
+    @property
+    def graphs(self) -> str:
+        """The mode of NeMo's graph decoder: it falls back from full graphs without a word."""
+        mode = self._compute.cuda_graphs_mode
+        return "off" if mode is None or self._device.type != "cuda" else str(mode)
+
+    def attention(self, samples: int) -> Kind:
+        """The attention for a batch, by its longest waveform."""
+        return choose(self._attention, samples / SAMPLE_RATE, self._auto_attention_s)
+
+    def release(self) -> None:
+        """Take the weights off the device; see `seat.recognizer.Recognizer.release`."""
+        self._residence.leave()
+
+    def restore(self) -> None:
+        """Bring them back."""
+        self._residence.come_back()
 
 
 def _recognitions(hypotheses: Any, count: int) -> list[Recognition]:  # noqa: ANN401
@@ -142,7 +209,14 @@ def _use_full_attention(encoder: Any) -> None:  # noqa: ANN401
         encoder.att_context_size = [-1, -1, -1]
 
 
-def _decode_greedily(model: Any) -> None:  # noqa: ANN401
+def _attention_bank(encoder: Any, local_context: tuple[int, int], model_id: str) -> AttentionBank:  # noqa: ANN401
+    try:
+        return AttentionBank(encoder, local_context=local_context)
+    except ValueError as fault:
+        raise ModelUnavailable(model=model_id, reason=str(fault)) from fault
+
+
+def _decode_greedily(model: Any, *, cuda_graphs: bool) -> None:  # noqa: ANN401
     """Set batched greedy decoding with token confidences, once: every change rebuilds NeMo's decoder."""
     decoding = copy.deepcopy(model.cfg.decoding)
     with open_dict(decoding):
@@ -154,7 +228,7 @@ def _decode_greedily(model: Any) -> None:  # noqa: ANN401
         decoding.setdefault("greedy", {})
         decoding.greedy.loop_labels = True
         decoding.greedy.max_symbols = MAX_SYMBOLS_PER_FRAME
-        decoding.greedy.use_cuda_graph_decoder = False
+        decoding.greedy.use_cuda_graph_decoder = cuda_graphs
         decoding.greedy.preserve_alignments = False
         decoding.confidence_cfg = OmegaConf.create(TOKEN_CONFIDENCE)
     model.change_decoding_strategy(decoding, verbose=False)

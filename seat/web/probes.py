@@ -23,9 +23,9 @@ async def live(service: NamedDependency[Service]) -> Response[dict[str, Any]]:
 
 @get("/health/ready")
 async def ready(service: NamedDependency[Service]) -> Response[dict[str, Any]]:
-    """200 once the model has warmed up; 503 before, while it is stalled, and once the seat is told to stop."""
+    """200 once the model has warmed up, its weights released or not; 503 before, while stalled, and while stopping."""
     state = service.state
-    if state is State.READY:
+    if state in {State.READY, State.RELEASED}:
         return Response({"ready": True, "state": state})
     return Response({"ready": False, "state": state}, status_code=503, headers={"retry-after": RETRY_AFTER_S})
 
@@ -33,4 +33,11 @@ async def ready(service: NamedDependency[Service]) -> Response[dict[str, Any]]:
 @get("/health")
 async def health(service: NamedDependency[Service]) -> dict[str, Any]:
     """Everything that is known about this seat, as read from what runs."""
-    return {"state": service.state, "version": __version__, "model": asdict(service.info) if service.info else None}
+    return {
+        "state": service.state,
+        "version": __version__,
+        "model": asdict(service.info) if service.info else None,
+        "memory": asdict(service.memory) if service.memory else None,
+        "weights": asdict(service.weights) if service.weights else None,
+        "graphs": service.graphs,
+    }

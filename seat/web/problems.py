@@ -18,6 +18,7 @@ STATUSES: Final[dict[type[errors.SeatError], int]] = {
     errors.InvalidRequest: 400,
     errors.AudioTooLong: 413,
     errors.UploadTooLarge: 413,
+    errors.ExceedsMemory: 413,
     errors.TooManyParts: 413,
     errors.ModelNotFound: 404,
     errors.InvalidApiKey: 401,

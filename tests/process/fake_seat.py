@@ -8,6 +8,7 @@ the model leaves two lines in a file ``calls``.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 import threading
@@ -47,12 +48,13 @@ def _obey(waveforms: Sequence[Waveform], folder: Path) -> None:
     if any(waveform[:100].any() for waveform in waveforms):
         return  # the noise of the warm-up; speech begins with silence
     said = [[SPOKEN[token - 1] for token in hear(waveform).tokens] for waveform in waveforms]
+    seen = {"said": said, "thread": threading.get_ident(), "frozen": gc.get_freeze_count()}
     with (folder / "calls").open("a") as calls:
-        calls.write(json.dumps({"said": said, "thread": threading.get_ident(), "did": "begin"}) + "\n")
+        calls.write(json.dumps(seen | {"did": "begin"}) + "\n")
         calls.flush()
         if any(WAITS in words for words in said):
             _wait_for(folder / WAITS)
-        calls.write(json.dumps({"said": said, "thread": threading.get_ident(), "did": "end"}) + "\n")
+        calls.write(json.dumps(seen | {"did": "end"}) + "\n")
     if any(RAISES in words for words in said):
         message = "the fake was told to fail"
         raise ValueError(message)

@@ -1,0 +1,253 @@
+"""Run work under a memory cap: predict, measure, give back, refuse. Knows bytes and seconds; no model, no torch.
+
+The same rules hold on a card and on a CPU; what differs is the `seat.meter.Meter`.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from seat.errors import CapTooSmall, ExceedsMemory, MemoryLimit
+from seat.faults import chain, is_fatal, is_shortage
+from seat.meter import MIB, Allocator, Meter, Outside
+
+Result = TypeVar("Result")
+
+CUDA_CAP_MIB: Final = 3840
+"""The cap on a card where none is set, in MiB: that of the services this one replaces."""
+
+ASSUMED_NBYTES_PER_S: Final = 8 * MIB
+"""What a second of padded audio takes before one was measured: stock NeMo's 0.6B encoder counts 6.25 MiB of tensors in
+float32 (3.13 in bfloat16), and mel spectrogram and decoder come on top."""
+
+EASING: Final = 0.1
+"""Weight of a new reading below the table's: one cheap batch is no proof, one dear batch is."""
+
+ASSUMED_WINDOW_S: Final = 60.0
+"""Seconds of padded audio in a window where the weights already do not fit and nothing was measured."""
+
+HEADROOM: Final = 1.02
+"""What a measured need is multiplied with before it is recommended: readings differ by some MiB between starts."""
+
+CAP_STEP_MIB: Final = 64
+"""Caps are recommended in multiples of this."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Footprint:
+    """What one batch took; all in bytes."""
+
+    rest_before: int
+    """What the process took before it."""
+    peak: int
+    """What it took at most."""
+    rest_after: int
+    """What was left once unused memory was given back."""
+    allocator: Allocator | None
+    """The allocator's own peaks; None on a CPU."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryStatistics:
+    """What is promised and what was measured; all in bytes."""
+
+    cap: int | None
+    """What the process may take; None for no limit."""
+    rest: int
+    """What it took after the last batch."""
+    peak: int
+    """What it took at most since it was ready."""
+    outside: Outside
+    """What lies outside torch's allocator, and how that is known."""
+    refusals: int
+    """Batches that were not run, or not to their end, for want of memory."""
+    nbytes_per_s: int
+    """What a second of padded audio takes, as the warm-up measured it on the longest window."""
+
+
+def cap_nbytes(asked_mib: int | None, device: str) -> int | None:
+    """The cap in bytes, from the setting and where the weights lie; None for no limit."""
+    mib = (CUDA_CAP_MIB if device.startswith("cuda") else 0) if asked_mib is None else asked_mib
+    return mib * MIB or None
+
+
+def recommended_mib(need: int) -> int:
+    """The cap that holds a measured need of so many bytes, in MiB."""
+    return math.ceil(need * HEADROOM / MIB / CAP_STEP_MIB) * CAP_STEP_MIB
+
+
+def too_small_for_weights(cap: int, weights: int, outside: Outside) -> CapTooSmall:
+    """The refusal where not even the weights fit, with an estimate of what would be enough; all in bytes."""
+    need = outside.nbytes + weights + round(ASSUMED_NBYTES_PER_S * ASSUMED_WINDOW_S)
+    return CapTooSmall(cap_mib=cap // MIB, need_mib=recommended_mib(need), what="the model's weights")
+
+
+class Costs:
+    """Bytes per second of padded audio, for each power of two of seconds. Written on one thread, read on any."""
+
+    def __init__(self) -> None:
+        self._rates: dict[int, float] = {}
+
+    def predict(self, padded_s: float) -> float:
+        """Bytes that so many seconds take, by the nearest length that was seen; 0 before any was."""
+        rates, wanted = self._rates, _length_class(padded_s)
+        nearest = min(rates, key=lambda known: (abs(known - wanted), -known), default=None)
+        return 0.0 if nearest is None else rates[nearest] * padded_s
+
+    def observe(self, padded_s: float, nbytes: int) -> None:
+        """Learn what so many seconds took: at once where it is more than the table says, slowly where it is less."""
+        rate, known = nbytes / padded_s, self._rates.get(_length_class(padded_s))
+        if known is not None and rate < known:
+            rate = known + EASING * (rate - known)
+        self._rates = {**self._rates, _length_class(padded_s): rate}
+
+    def doubt(self, padded_s: float, least_rate: float) -> None:
+        """Come half-way down to a rate. A refusal measures nothing, so one odd reading must not refuse for ever."""
+        rate = self.predict(padded_s) / padded_s
+        if rate > least_rate:
+            self._rates = {**self._rates, _length_class(padded_s): (rate + least_rate) / 2}
+
+
+def _length_class(padded_s: float) -> int:
+    return math.ceil(math.log2(max(padded_s, 1.0)))
+
+
+class Governor:
+    """Runs calls under the cap, one at a time, on the GPU thread; only the questions may be asked on others.
+
+    The questions are `fits`, `admit` and `statistics`, and, between two calls, `last`.
+    """
+
+    def __init__(self, meter: Meter, *, cap: int | None, returns: bool) -> None:
+        """Begin unsettled: nothing is refused until `settle`, so that a warm-up learns.
+
+        Args:
+            meter: What counts.
+            cap: Bytes that the process may take; None for no limit.
+            returns: Whether unused memory is given back after every call.
+        """
+        self._meter, self._cap, self._returns = meter, cap, returns
+        self._costs = Costs()
+        self._floor = self._rest = self._highest = 0
+        self._settled_s, self._settled_rate = 0.0, 0.0
+        self._refusals = 0
+        self.last = Footprint(rest_before=0, peak=0, rest_after=0, allocator=None)
+        """What the last call took, also where it failed."""
+
+    def run(self, padded_s: float, call: Callable[[], Result]) -> Result:
+        """Run a call that computes so many seconds of padded audio.
+
+        Raises:
+            MemoryLimit: It was predicted not to fit, could not allocate, or took more than the cap.
+        """
+        rest_before = self._make_room(padded_s)
+        self._meter.reset_peak()
+        try:
+            result = call()
+        except Exception as fault:
+            if is_fatal(fault):
+                raise
+            short = is_shortage(fault)
+            for link in chain(fault):  # the frames of the failed call still hold its tensors
+                traceback.clear_frames(link.__traceback__)
+            if short:
+                gc.collect()
+            self._close(rest_before)
+            if not short:
+                raise
+            self._refusals += 1
+            raise MemoryLimit from fault
+        footprint = self._close(rest_before)
+        self._costs.observe(padded_s, max(0, footprint.peak - rest_before))
+        if self._settled_s and self._cap is not None and footprint.peak > self._cap:
+            self._refusals += 1
+            raise MemoryLimit
+        return result
+
+    def settle(self, longest_s: float) -> None:
+        """End the warm-up: bound the allocator for good, and see that the cap holds the longest window.
+
+        Raises:
+            CapTooSmall: It does not.
+        """
+        self._give_back()
+        self._meter.bound(self._cap)
+        self._floor = self._rest = self._meter.used()
+        self._settled_s, self._settled_rate = longest_s, self._costs.predict(longest_s) / longest_s
+        need = self._floor + self._settled_rate * longest_s
+        if self._cap is not None and need > self._cap:
+            raise self._too_small(need)
+        self._highest = round(need)
+
+    def shortfall(self, longest_s: float) -> CapTooSmall:
+        """The refusal where a warm-up ran out of memory, with an estimate of what would have been enough."""
+        self._settled_s = longest_s
+        rate = max(ASSUMED_NBYTES_PER_S, self._costs.predict(longest_s) / longest_s)
+        return self._too_small(self._meter.used() + rate * longest_s)
+
+    def recount(self) -> None:
+        """Give back what is unused, and measure what remains; for whenever something other than `run` changed it."""
+        self._give_back()
+        self._rest = self._meter.used()
+
+    def fits(self, padded_s: float) -> bool:
+        """Whether so many seconds are predicted to stay under the cap."""
+        return self._cap is None or self._rest + self._costs.predict(padded_s) <= self._cap
+
+    def admit(self, audio_s: float) -> None:
+        """Let in what could ever be recognized at once: as much as the warm-up ran, or what the cap has room for.
+
+        Raises:
+            ExceedsMemory: It could not.
+        """
+        need = self._settled_rate * audio_s
+        if self._cap is not None and audio_s > self._settled_s and self._floor + need > self._cap:
+            room = self._cap - self._floor
+            raise ExceedsMemory(audio_s=audio_s, need_mib=math.ceil(need / MIB), room_mib=room // MIB)
+
+    def statistics(self) -> MemoryStatistics:
+        """What is promised and what was measured."""
+        return MemoryStatistics(
+            cap=self._cap,
+            rest=self._rest,
+            peak=self._highest,
+            outside=self._meter.outside,
+            refusals=self._refusals,
+            nbytes_per_s=round(self._settled_rate),
+        )
+
+    def _make_room(self, padded_s: float) -> int:
+        """Bytes in use before a call that is predicted to fit."""
+        cost, cap = self._costs.predict(padded_s), self._cap if self._settled_s else None
+        rest = self._meter.used()
+        if cap is not None and rest + cost > cap:
+            gc.collect()  # a request that failed holds its audio in a circle of error, traceback and frame
+            self._give_back()
+            rest = self._rest = self._meter.used()
+        self.last = Footprint(rest_before=rest, peak=rest, rest_after=rest, allocator=None)
+        if cap is not None and rest + cost > cap:
+            self._refusals += 1
+            self._costs.doubt(padded_s, self._settled_rate)
+            raise MemoryLimit
+        return rest
+
+    def _close(self, rest_before: int) -> Footprint:
+        peak, allocator = self._meter.peak(), self._meter.allocator()
+        self._give_back()
+        self._rest = self._meter.used()
+        self._highest = max(self._highest, peak)
+        self.last = Footprint(rest_before=rest_before, peak=peak, rest_after=self._rest, allocator=allocator)
+        return self.last
+
+    def _give_back(self) -> None:
+        if self._returns:
+            self._meter.release()
+
+    def _too_small(self, need: float) -> CapTooSmall:
+        what = f"the model at work on {self._settled_s:g} seconds of audio"
+        return CapTooSmall(cap_mib=(self._cap or 0) // MIB, need_mib=recommended_mib(round(need)), what=what)

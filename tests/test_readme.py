@@ -1,0 +1,41 @@
+"""What README.md and observability/README.md say is so."""
+
+import re
+from pathlib import Path
+
+from seat.settings import ALIASES, PREFIX, Settings
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def _written(default: object) -> str:
+    """A default as one writes it into the environment."""
+    if isinstance(default, tuple):
+        return ",".join(_written(part) for part in default)
+    if isinstance(default, bool):
+        return str(int(default))
+    return "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def test_the_table_of_settings_is_the_settings() -> None:
+    """Every setting with its older name and its default, no more and no less, in their order."""
+    aliases = {field: alias for alias, field in ALIASES.items()}
+    expected = [
+        (PREFIX + name.upper(), aliases.get(name, ""), _written(field.default))
+        for name, field in Settings.model_fields.items()
+    ]
+    rows = re.findall(r"^\| `(SEAT_\w+)`(?: \(`(\w+)`\))? \| `?([^|`]*?)`? \|", README, re.MULTILINE)
+    assert expected == rows
+
+
+def test_the_first_two_lines_are_those_to_paste() -> None:
+    """One installs and serves, one installs and tests; `.ci/run` runs the second."""
+    block = README.split("```sh\n", 1)[1].split("```", 1)[0].splitlines()
+    assert [line.rsplit("&& ", 1)[1] for line in block] == [".venv/bin/seat serve", ".venv/bin/python -m pytest"]
+
+
+def test_links_lead_somewhere() -> None:
+    """No file that the README names is missing."""
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert "://" in target or (ROOT / target).exists(), target
