@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from seat.memory import Footprint
-from seat.recognizer import Recognition, Waveform
+from seat.recognizer import Chunk, Recognition, Waveform
 from seat.telemetry import Origin
 
 PADDING_LIMIT = 2.0
@@ -34,6 +34,7 @@ class Entry:
     """One window that waits."""
 
     waveform: Waveform
+    """What the encoder hears."""
     turn: int
     """The window's place within its request: others' first windows go before anyone's second."""
     arrival: int
@@ -42,6 +43,10 @@ class Entry:
     """The request's span."""
     future: asyncio.Future[tuple[Recognition, Ran]]
     """Resolves to the recognition, and how its batch went."""
+    chunk: Chunk | None = None
+    """Which stretch is decoded and from where; None for the whole waveform, from the beginning."""
+    carried: object | None = None
+    """What the decoder knows at the chunk's end, once the future is resolved."""
 
 
 def choose_batch(waiting: Sequence[Entry], fits: Callable[[int], bool]) -> list[Entry]:

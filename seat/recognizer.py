@@ -36,6 +36,20 @@ class Recognition:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Chunk:
+    """A waveform of which a stretch is decoded, going on from where the decoder stood: [left | chunk | right]."""
+
+    waveform: Waveform
+    """What the encoder hears, the context on both sides included."""
+    first: int
+    """First encoder frame that is decoded."""
+    stop: int | None
+    """First encoder frame that is no longer decoded; None for the waveform's end."""
+    carried: object | None = None
+    """What the decoder knew at the end of the chunk before, as `Recognizer.proceed` gave it; None at the beginning."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Vocabulary:
     """How token numbers become words."""
 
@@ -105,6 +119,17 @@ class Recognizer(Protocol):
 
         Returns:
             One recognition per waveform, in order.
+        """
+
+    def proceed(self, chunks: Sequence[Chunk]) -> list[tuple[Recognition, object]]:
+        """Recognize a batch of chunks, each with a decoder of its own that goes on from where it stood.
+
+        Args:
+            chunks: At least one; each waveform of one second or more.
+
+        Returns:
+            For each, in order, what was heard in its stretch, with frames counted from its waveform's first, and what
+            the decoder knows at its end: a little memory of the device, to be dropped when nothing follows.
         """
 
     def release(self) -> None:

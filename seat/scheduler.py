@@ -10,7 +10,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -20,7 +20,7 @@ from seat.errors import DeviceLost, MemoryLimit, QueueFull, RecognitionFailed, S
 from seat.executor import Executor
 from seat.faults import is_fatal, is_shortage
 from seat.memory import Governor
-from seat.recognizer import SAMPLE_RATE, Recognition, Recognizer, Waveform
+from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Recognizer, Waveform
 from seat.telemetry import batch_span, here, log, tell_footprint
 from seat.weights import Weights
 
@@ -134,7 +134,7 @@ class Scheduler:
     async def recognize(
         self, waveforms: Sequence[Waveform], on_recognized: Callable[[int], None] = lambda _number: None
     ) -> Heard:
-        """Recognize the windows of one request.
+        """Recognize the windows of one request, side by side.
 
         Args:
             waveforms: At least one.
@@ -148,37 +148,47 @@ class Scheduler:
             ShuttingDown: The seat is about to stop.
             RecognitionFailed: The model raised on one of them, also when it ran alone.
         """
-        self._governor.admit(max(map(len, waveforms)) / SAMPLE_RATE)
-        self._admit(sum(map(len, waveforms)) / SAMPLE_RATE)
-        submitted_at = time.monotonic()
-        loop = asyncio.get_running_loop()
-        entries = [
-            Entry(waveform=waveform, turn=turn, arrival=self._arrivals, origin=here(), future=loop.create_future())
-            for turn, waveform in enumerate(waveforms)
-        ]
+        arrival, submitted_at = self._admit(waveforms), time.monotonic()
+        entries = [_entry(waveform, turn, arrival) for turn, waveform in enumerate(waveforms)]
+        return _heard(await self._run_all(entries, on_recognized), submitted_at)
+
+    async def carry(
+        self, chunks: Sequence[Chunk], on_recognized: Callable[[int], None] = lambda _number: None
+    ) -> Heard:
+        """Recognize the windows of one request one after the other, the decoder going on from core to core.
+
+        Args:
+            chunks: At least one; what each carries is replaced by what the one before it left.
+            on_recognized: As for `recognize`, whose errors this raises too.
+        """
+        arrival, submitted_at = self._admit([chunk.waveform for chunk in chunks]), time.monotonic()
+        results: list[tuple[Recognition, Ran]] = []
+        carried: object | None = None
+        for turn, chunk in enumerate(chunks):
+            entry = _entry(chunk.waveform, turn, arrival, replace(chunk, carried=carried))
+            results += await self._run_all([entry], on_recognized)
+            carried = entry.carried
+        return _heard(results, submitted_at)
+
+    async def _run_all(
+        self, entries: list[Entry], on_recognized: Callable[[int], None]
+    ) -> list[tuple[Recognition, Ran]]:
+        """Put windows into the queue and wait for all of them; none stays behind where that fails or is cancelled."""
         for entry in entries:
             entry.future.add_done_callback(partial(_tell, entry.turn, on_recognized))
-        self._arrivals += 1
         self._waiting += entries
         self._arrived.set()
         try:
-            results = await asyncio.gather(*(entry.future for entry in entries))
+            return await asyncio.gather(*(entry.future for entry in entries))
         finally:
             for entry in entries:
                 entry.future.cancel()
             self._waiting = [entry for entry in self._waiting if not entry.future.done()]
-        batches = [ran for _, ran in results]
-        began_at, last = min(ran.began_at for ran in batches), max(batches, key=lambda ran: ran.ended_at)
-        return Heard(
-            recognitions=tuple(recognition for recognition, _ in results),
-            queue_s=began_at - submitted_at,
-            inference_s=last.ended_at - began_at,
-            batch_sizes=tuple(ran.size for ran in batches),
-            peak_nbytes=max(ran.footprint.peak for ran in batches),
-            rest_nbytes=last.footprint.rest_after,
-        )
 
-    def _admit(self, audio_s: float) -> None:
+    def _admit(self, waveforms: Sequence[Waveform]) -> int:
+        """Let a request in, and return its place among all requests."""
+        audio_s = sum(map(len, waveforms)) / SAMPLE_RATE
+        self._governor.admit(max(map(len, waveforms)) / SAMPLE_RATE)
         if self._lost:
             raise DeviceLost
         if self._closing:
@@ -187,6 +197,8 @@ class Scheduler:
         if now.requests and now.audio_s + audio_s > self._limits.audio_s:
             retry_after_s = min(LONGEST_RETRY_AFTER_S, max(1, math.ceil(now.audio_s * self._seconds_per_audio_s)))
             raise QueueFull(waiting=f"{now.audio_s:.0f} seconds of audio", retry_after_s=retry_after_s)
+        self._arrivals += 1
+        return self._arrivals
 
     async def _serve(self) -> None:
         while not self._lost:
@@ -267,7 +279,7 @@ class Scheduler:
         with batch_span(origins, audio_s=audio_s, windows=len(batch), attention=attention) as span:
             try:
                 recognitions = await self._executor.run(
-                    partial(self._governor.run, padded_s, partial(self._checked, waveforms))
+                    partial(self._governor.run, padded_s, partial(self._checked, batch))
                 )
             finally:
                 footprint = self._governor.last
@@ -277,10 +289,18 @@ class Scheduler:
         self._seconds_per_audio_s += 0.1 * ((ended_at - began_at) / audio_s - self._seconds_per_audio_s)
         return recognitions, Ran(size=len(batch), began_at=began_at, ended_at=ended_at, footprint=footprint)
 
-    def _checked(self, waveforms: list[Waveform]) -> list[Recognition]:
-        recognitions = self._recognizer.recognize(waveforms)
-        if len(recognitions) != len(waveforms):
-            message = f"{len(recognitions)} recognitions for {len(waveforms)} waveforms"
+    def _checked(self, batch: list[Entry]) -> list[Recognition]:
+        """Run a batch on the GPU thread: as chunks where one of its members is one."""
+        if any(entry.chunk for entry in batch):
+            chunks = [entry.chunk or Chunk(waveform=entry.waveform, first=0, stop=None) for entry in batch]
+            proceeded = self._recognizer.proceed(chunks)
+            recognitions = [recognition for recognition, _ in proceeded]
+            for entry, (_, carried) in zip(batch, proceeded, strict=False):
+                entry.carried = carried
+        else:
+            recognitions = self._recognizer.recognize([entry.waveform for entry in batch])
+        if len(recognitions) != len(batch):
+            message = f"{len(recognitions)} recognitions for {len(batch)} waveforms"
             raise RuntimeError(message)
         return recognitions
 
@@ -294,6 +314,24 @@ class Scheduler:
         for entry in self._waiting + self._running:
             _settle(entry, _because(cause, kind()))
         self._waiting, self._running = [], []
+
+
+def _entry(waveform: Waveform, turn: int, arrival: int, chunk: Chunk | None = None) -> Entry:
+    future = asyncio.get_running_loop().create_future()
+    return Entry(waveform=waveform, turn=turn, arrival=arrival, origin=here(), future=future, chunk=chunk)
+
+
+def _heard(results: Sequence[tuple[Recognition, Ran]], submitted_at: float) -> Heard:
+    batches = [ran for _, ran in results]
+    began_at, last = min(ran.began_at for ran in batches), max(batches, key=lambda ran: ran.ended_at)
+    return Heard(
+        recognitions=tuple(recognition for recognition, _ in results),
+        queue_s=began_at - submitted_at,
+        inference_s=last.ended_at - began_at,
+        batch_sizes=tuple(ran.size for ran in batches),
+        peak_nbytes=max(ran.footprint.peak for ran in batches),
+        rest_nbytes=last.footprint.rest_after,
+    )
 
 
 def _tell(number: int, on_recognized: Callable[[int], None], future: asyncio.Future[Any]) -> None:

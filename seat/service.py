@@ -179,6 +179,7 @@ class Service:
                 recognizer.info.languages[0],
                 TranscriberLimits(
                     windows=windows,
+                    join=self._settings.window_join,
                     audio_s=self._settings.max_audio_s or None,
                     deadline_s=self._settings.deadline_s,
                     requests=self._settings.max_requests,
@@ -198,6 +199,7 @@ class Service:
             dtype=self.info.dtype,
             window_s=self._settings.window_s,
             window_context_s=self._settings.window_context_s,
+            window_join=self._settings.window_join,
             mem_cap_mib=memory.cap and memory.cap // MIB,
             mem_rest_mib=memory.rest // MIB,
             mem_peak_mib=memory.peak // MIB,

@@ -76,6 +76,8 @@ class Settings(BaseModel):
     """Seconds of audio that one window answers for."""
     window_context_s: Annotated[tuple[Seconds, Seconds], BeforeValidator(_split)] = (10.0, 5.0)
     """Seconds of audio that a window hears before and after its own part, as 'left,right'."""
+    window_join: Literal["independent", "carried"] = "independent"
+    """Windows of a file side by side, or one after the other with the decoder going on from each to the next."""
     warmup_seconds: Annotated[tuple[Seconds, ...], BeforeValidator(_split)] = (1.0, 8.0)
     """Lengths to run before the seat is ready; the longest window is always added."""
     max_audio_s: Seconds = 3600.0

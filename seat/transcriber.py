@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Literal, Self
 
 from seat import audio
 from seat.errors import DeadlineExceeded, QueueFull
 from seat.recognizer import SAMPLE_RATE, Vocabulary, Waveform
 from seat.scheduler import Heard, Scheduler
 from seat.transcript import Timings, Transcript
-from seat.windows import Window, WindowLimits, plan, quietest_point, stitch
+from seat.windows import Window, WindowLimits, follow, plan, quietest_point, stitch, without_tail
 
 Progress = Callable[[float, float], None]
 """Called on the event loop with the seconds of audio that have been recognized so far, and in all."""
+
+
+Join = Literal["independent", "carried"]
+"""Windows side by side, words kept by their times; or one after the other, the decoder going on from core to core."""
+
+_NOTHING = Heard(recognitions=(), queue_s=0.0, inference_s=0.0, batch_sizes=(), peak_nbytes=0, rest_nbytes=0)
 
 
 def unheard(_done_s: float, _all_s: float) -> None:
@@ -33,6 +39,8 @@ class TranscriberLimits:
 
     windows: WindowLimits
     """How audio is cut."""
+    join: Join
+    """How the windows of one file become one transcript."""
     audio_s: float | None
     """Seconds of audio in one request; None for no limit."""
     deadline_s: float
@@ -50,6 +58,7 @@ class Transcriber:
         self._scheduler = scheduler
         self._vocabulary = vocabulary
         self._language = language
+        self._frame = round(vocabulary.frame_s * SAMPLE_RATE)
         self._limits = limits
         self._decoders = ThreadPoolExecutor(limits.decoders, thread_name_prefix="decode")
         self._inside = 0
@@ -90,21 +99,15 @@ class Transcriber:
         began_at = time.monotonic()
         waveform, windows = await self._prepare(source)
         decode_s = time.monotonic() - began_at
-        done_samples = 0
-
-        def recognized(number: int) -> None:
-            nonlocal done_samples
-            done_samples += windows[number].core_stop - windows[number].core_start
-            on_progress(done_samples / SAMPLE_RATE, len(waveform) / SAMPLE_RATE)
-
         on_progress(0.0, len(waveform) / SAMPLE_RATE)
-        heard = (
-            await self._scheduler.recognize([window.cut(waveform) for window in windows], recognized)
-            if windows
-            else Heard(recognitions=(), queue_s=0.0, inference_s=0.0, batch_sizes=(), peak_nbytes=0, rest_nbytes=0)
-        )
+        heard = await self._hear(waveform, windows, on_progress) if windows else _NOTHING
         joining = partial(
-            stitch, windows, heard.recognitions, self._vocabulary, samples=len(waveform), language=self._language
+            follow if self._carries(windows) else stitch,
+            windows,
+            heard.recognitions,
+            self._vocabulary,
+            samples=len(waveform),
+            language=self._language,
         )
         # An hour of speech is some 9,000 words: milliseconds that the event loop does not have.
         transcript = joining() if len(windows) == 1 else await asyncio.to_thread(joining)
@@ -120,13 +123,42 @@ class Transcriber:
         )
         return transcript, timings
 
+    def _carries(self, windows: Sequence[Window]) -> bool:
+        return self._limits.join == "carried" and len(windows) > 1
+
+    async def _hear(self, waveform: Waveform, windows: Sequence[Window], on_progress: Progress) -> Heard:
+        done_samples = 0
+
+        def recognized(number: int) -> None:
+            nonlocal done_samples
+            done_samples += windows[number].core_stop - windows[number].core_start
+            on_progress(done_samples / SAMPLE_RATE, len(waveform) / SAMPLE_RATE)
+
+        if self._carries(windows):
+            return await self._scheduler.carry([window.chunk(waveform, self._frame) for window in windows], recognized)
+        heard = await self._scheduler.recognize([window.cut(waveform) for window in windows], recognized)
+        empty = [number for number, recognition in enumerate(heard.recognitions) if not recognition.tokens]
+        again = {number: shorter for number in empty if (shorter := without_tail(windows[number], waveform))}
+        if not again:
+            return heard
+        retried = await self._scheduler.recognize([window.cut(waveform) for window in again.values()])
+        second = dict(zip(again, retried.recognitions, strict=True))
+        return replace(
+            heard,
+            recognitions=tuple(second.get(number, first) for number, first in enumerate(heard.recognitions)),
+            inference_s=heard.inference_s + retried.inference_s,
+            peak_nbytes=max(heard.peak_nbytes, retried.peak_nbytes),
+            rest_nbytes=retried.rest_nbytes,
+        )
+
     async def _prepare(self, source: BinaryIO) -> tuple[Waveform, list[Window]]:
         """Decode and plan in a thread. Cancelled, it returns only when the thread has let go of the file."""
         cancelled = threading.Event()
 
         def prepare() -> tuple[Waveform, list[Window]]:
             waveform = audio.decode(source, limit_s=self._limits.audio_s, cancelled=cancelled.is_set)
-            return waveform, plan(len(waveform), self._limits.windows, partial(quietest_point, waveform))
+            grid = self._frame if self._limits.join == "carried" else 1
+            return waveform, plan(len(waveform), self._limits.windows, partial(quietest_point, waveform), grid)
 
         submitted = self._decoders.submit(prepare)
         prepared = asyncio.wrap_future(submitted)

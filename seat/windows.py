@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from seat.recognizer import SAMPLE_RATE, Recognition, Vocabulary, Waveform
+from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Vocabulary, Waveform
 from seat.transcript import Transcript, Word
 from seat.words import SpokenWord, sentences, spoken_words
 
@@ -19,6 +19,13 @@ frames its front end fails on CUDA, for the whole batch."""
 
 QUIET_SPAN = SAMPLE_RATE // 20
 """Samples over which loudness is averaged when a quiet point is sought: 50 ms, about the closure of a plosive."""
+
+
+SILENCE_LEVEL = 100
+"""Samples up to this size, 50 dB below full scale, are silence behind speech."""
+
+KEPT_TAIL = SAMPLE_RATE // 5
+"""Samples of silence that stay behind the last loud one: 200 ms, in which a word fades."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +48,15 @@ class Window:
     def samples(self) -> int:
         """Number of samples that the encoder hears."""
         return self.stop - self.start
+
+    def chunk(self, audio: Waveform, frame: int) -> Chunk:
+        """What is heard and which frames, of so many samples each, are the core's; for a window on that grid."""
+        at_end = self.core_stop >= len(audio)
+        return Chunk(
+            waveform=self.cut(audio),
+            first=0 if self.start < 0 else (self.core_start - self.start) // frame,
+            stop=None if at_end else (self.core_stop - self.start) // frame,
+        )
 
     def cut(self, audio: Waveform) -> Waveform:
         """Copy what the encoder hears, with silence where the window reaches beyond the audio."""
@@ -74,13 +90,15 @@ class WindowLimits:
         return self.left + self.core + self.right
 
 
-def plan(samples: int, limits: WindowLimits, quietest: Callable[[int, int], int]) -> list[Window]:
+def plan(samples: int, limits: WindowLimits, quietest: Callable[[int, int], int], grid: int = 1) -> list[Window]:
     """Cover audio with windows whose cores tile it.
 
     Args:
         samples: Length of the audio.
         limits: How large windows are. Audio that fits the longest window is one window without context.
         quietest: Called with a first and a last sample; returns the best place for a cut between them.
+        grid: Samples of which every window's beginning and every cut is a multiple: those of an encoder frame, where a
+            decoder goes on from core to core.
 
     Returns:
         Windows in order of time; none for empty audio.
@@ -94,11 +112,12 @@ def plan(samples: int, limits: WindowLimits, quietest: Callable[[int, int], int]
     cuts = [0]
     while samples - cuts[-1] > limits.core:
         latest = cuts[-1] + limits.core
-        cuts.append(quietest(latest - min(limits.right, limits.core // 2), latest))
+        quiet = quietest(latest - min(limits.right, limits.core // 2), latest)
+        cuts.append(quiet // grid * grid)
     cuts.append(samples)
     return [
         Window(
-            start=max(0, min(core_start - limits.left, core_stop - SHORTEST)),
+            start=max(0, min(core_start - limits.left, core_stop - SHORTEST)) // grid * grid,
             core_start=core_start,
             core_stop=core_stop,
             stop=min(samples, core_stop + limits.right),
@@ -114,6 +133,22 @@ def quietest_point(audio: Waveform, first: int, last: int) -> int:
     loudness = energy[QUIET_SPAN:] - energy[:-QUIET_SPAN]
     quiet = np.flatnonzero(loudness <= loudness.min())
     return first + int(quiet[-1]) + QUIET_SPAN // 2
+
+
+def without_tail(window: Window, audio: Waveform) -> Window | None:
+    """End a window where its sound ends, for another try where nothing was heard in it.
+
+    Parakeet models can come back empty from speech with silence behind it, because the silence counts as audio when the
+    features are normalised.
+
+    Returns:
+        The shorter window; None where there is no sound in it, or no silence behind the sound.
+    """
+    loud = np.flatnonzero(np.abs(window.cut(audio).astype(np.int32)) > SILENCE_LEVEL)
+    if not loud.size:
+        return None
+    stop = window.start + max(int(loud[-1]) + KEPT_TAIL, SHORTEST)
+    return replace(window, stop=stop) if window.stop - stop > KEPT_TAIL else None
 
 
 def stitch(
@@ -141,8 +176,41 @@ def stitch(
         spoken_words(recognition, vocabulary, offset_s=window.start / SAMPLE_RATE, audio_s=audio_s)
         for window, recognition in zip(windows, recognitions, strict=True)
     ]
-    words = list(_without_overlap(_joined(windows, heard), vocabulary.frame_s))
-    return Transcript(segments=sentences(words), duration_s=audio_s, language=language)
+    return _transcript(_joined(windows, heard), vocabulary, audio_s, language)
+
+
+def follow(
+    windows: Sequence[Window],
+    recognitions: Sequence[Recognition],
+    vocabulary: Vocabulary,
+    *,
+    samples: int,
+    language: str,
+) -> Transcript:
+    """Join what a decoder heard that went on from core to core: its tokens are one sequence already.
+
+    Args and result are those of `stitch`; the plan was made on the grid of the encoder's frames.
+    """
+    frame = round(vocabulary.frame_s * SAMPLE_RATE)
+    first = windows[0].start if windows else 0
+    whole = Recognition(
+        tokens=tuple(token for heard in recognitions for token in heard.tokens),
+        frames=tuple(
+            (window.start - first) // frame + number
+            for window, heard in zip(windows, recognitions, strict=True)
+            for number in heard.frames
+        ),
+        durations=tuple(duration for heard in recognitions for duration in heard.durations),
+        confidences=tuple(confidence for heard in recognitions for confidence in heard.confidences),
+    )
+    audio_s = samples / SAMPLE_RATE
+    words = spoken_words(whole, vocabulary, offset_s=first / SAMPLE_RATE, audio_s=audio_s)
+    return _transcript(words, vocabulary, audio_s, language)
+
+
+def _transcript(words: Sequence[SpokenWord], vocabulary: Vocabulary, audio_s: float, language: str) -> Transcript:
+    apart = list(_without_overlap(words, vocabulary.frame_s))
+    return Transcript(segments=sentences(apart), duration_s=audio_s, language=language)
 
 
 def _joined(windows: Sequence[Window], heard: Sequence[list[SpokenWord]]) -> list[SpokenWord]:

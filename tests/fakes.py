@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from seat.meter import MIB, Allocator, Meter, Outside
-from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognition, Vocabulary, Waveform
+from seat.recognizer import SAMPLE_RATE, Chunk, ModelInfo, Recognition, Vocabulary, Waveform
 from seat.resident import ResidentMeter
 
 FRAME_S = 0.08
@@ -86,6 +86,15 @@ class FakeRecognizer:
         self.weights = np.ones(self.weights_mib * MIB, np.uint8)
         self.moves.append("restore")
 
+    def proceed(self, chunks: Sequence[Chunk]) -> list[tuple[Recognition, object]]:
+        """Hear each waveform and keep what lies in its stretch; what is carried is how often it went on."""
+        heard = self.recognize([chunk.waveform for chunk in chunks])
+        counts = [1 if chunk.carried is None else int(str(chunk.carried)) + 1 for chunk in chunks]
+        return [
+            (_within(recognition, chunk), count)
+            for recognition, chunk, count in zip(heard, chunks, counts, strict=True)
+        ]
+
     def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
         """Hear each waveform, after what the test put before it."""
         self.inside += 1
@@ -99,6 +108,17 @@ class FakeRecognizer:
             return [hear(waveform) for waveform in waveforms]
         finally:
             self.inside -= 1
+
+
+def _within(recognition: Recognition, chunk: Chunk) -> Recognition:
+    """The tokens of a recognition that are emitted in a chunk's stretch."""
+    kept = [place for place, frame in enumerate(recognition.frames) if chunk.first <= frame < (chunk.stop or frame + 1)]
+    return Recognition(
+        tokens=tuple(recognition.tokens[place] for place in kept),
+        frames=tuple(recognition.frames[place] for place in kept),
+        durations=tuple(recognition.durations[place] for place in kept),
+        confidences=tuple(recognition.confidences[place] for place in kept),
+    )
 
 
 class Hunger:

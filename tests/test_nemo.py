@@ -18,7 +18,7 @@ import pytest
 import soxr
 
 from seat.errors import ChecksumMismatch, DeviceUnavailable, ModelUnavailable
-from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
+from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Waveform
 from seat.transcript import Transcript
 from seat.windows import WindowLimits, plan, stitch
 from seat.words import sentences, spoken_words
@@ -109,6 +109,35 @@ def test_a_tiny_rnnt_model_with_regular_attention_is_heard_alike(
         waveforms, recognizer.recognize(waveforms), _reference(path, waveforms, tmp_path)["batched"], strict=True
     ):
         _compare(recognizer, recognition, waveform, answer)
+
+
+@pytest.mark.parametrize("kind", ["rnnt", "tdt"])
+def test_a_decoder_that_goes_on_hears_what_one_pass_hears(
+    load_nemo: Callable[..., NemoRecognizer], tmp_path: Path, kind: str
+) -> None:
+    """Two files chunk by chunk, in batches with one that begins: same tokens, frames, durations and confidences."""
+    recognizer = load_nemo(str(build(tmp_path, kind)))  # type: ignore[arg-type]
+    files = [(chirps(seconds, seed) * 32767).astype(np.int16) for seed, seconds in enumerate((9, 5))]
+    expected = recognizer.recognize(files)
+    pieces: list[list[Recognition]] = [[], []]
+    carried: list[object] = [None, None]
+    for first, stop in ((0, 7), (7, 32), (32, 33), (33, None)):
+        chunks = [
+            Chunk(waveform=waveform, first=first, stop=stop, carried=state)
+            for waveform, state in zip(files, carried, strict=True)
+        ]
+        beginner = Chunk(waveform=files[0], first=0, stop=None)
+        *proceeded, (begun, _) = recognizer.proceed([*chunks, beginner])
+        assert begun.tokens == expected[0].tokens
+        for number, (recognition, state) in enumerate(proceeded):
+            pieces[number].append(recognition)
+            carried[number] = state
+    for heard, whole in zip(pieces, expected, strict=True):
+        assert tuple(token for piece in heard for token in piece.tokens) == whole.tokens
+        assert tuple(frame for piece in heard for frame in piece.frames) == whole.frames
+        assert tuple(duration for piece in heard for duration in piece.durations) == whole.durations
+        confidences = [confidence for piece in heard for confidence in piece.confidences]
+        assert confidences == pytest.approx(whole.confidences, abs=CONFIDENCE_NOISE)
 
 
 def test_what_comes_out_of_a_batch_is_what_comes_out_alone(

@@ -25,7 +25,7 @@ from seat.errors import (
     UndecodableAudio,
 )
 from seat.meter import MIB
-from seat.recognizer import SAMPLE_RATE, Recognizer, Waveform
+from seat.recognizer import SAMPLE_RATE, Recognition, Recognizer, Waveform
 from seat.service import Service, State
 from tests.fakes import FakeMeter, FakeRecognizer, Hunger, speech
 
@@ -82,16 +82,39 @@ async def test_a_model_that_does_not_load_is_told_to_whoever_runs_the_process() 
     assert [str(failure) for failure in failures] == ["no weights"]
 
 
-async def test_a_long_file_is_cut_and_joined() -> None:
+@pytest.mark.parametrize("join", ["independent", "carried"])
+async def test_a_long_file_is_cut_and_joined(join: str) -> None:
     """Ninety seconds of words through seven-second windows: every word, in order."""
     digits = [number % 10 for number in range(90)]
     recognizer = FakeRecognizer()
-    async with _service(recognizer, window_s=7, window_context_s="2,2") as service:
+    async with _service(recognizer, window_s=7, window_context_s="2,2", window_join=join) as service:
         await _ready(service)
         transcript = await service.transcribe(_wav(speech(digits)))
         whole = FakeRecognizer()
     assert transcript.text == " ".join(whole.vocabulary.pieces[digit + 1].removeprefix("▁") for digit in digits)
     assert max(max(batch) for batch in recognizer.batches) <= 11 * SAMPLE_RATE
+
+
+async def test_a_window_that_comes_back_empty_is_tried_again_without_its_silence() -> None:
+    """A model that hears nothing where silence follows is asked once more; then silence is silence."""
+
+    class Swallowing(FakeRecognizer):
+        def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
+            heard = super().recognize(waveforms)
+            nothing = Recognition(tokens=(), frames=(), durations=(), confidences=())
+            return [
+                nothing if not waveform[-SAMPLE_RATE:].any() else recognition
+                for waveform, recognition in zip(waveforms, heard, strict=True)
+            ]
+
+    recognizer = Swallowing()
+    async with _service(recognizer) as service:
+        await _ready(service)
+        silent_tail = np.concatenate([speech([4, 2]), np.zeros(2 * SAMPLE_RATE, np.int16)])
+        assert (await service.transcribe(_wav(silent_tail))).text == "four two"
+        tries = len(recognizer.batches)
+        assert (await service.transcribe(_wav(np.zeros(2 * SAMPLE_RATE, np.int16)))).text == ""
+        assert len(recognizer.batches) == tries + 1
 
 
 @pytest.mark.parametrize("samples", [0, 1, 800, 1600])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
 from seat.transcript import Transcript
-from seat.windows import SHORTEST, Window, WindowLimits, plan, quietest_point, stitch
-from tests.fakes import SPOKEN, VOCABULARY, hear, speech
+from seat.windows import SHORTEST, Window, WindowLimits, follow, plan, quietest_point, stitch, without_tail
+from tests.fakes import SPOKEN, VOCABULARY, FakeRecognizer, hear, speech
 
 LIMITS = WindowLimits.of_seconds(7, (2, 2))
 
@@ -119,6 +119,40 @@ def test_windows_hear_what_one_pass_hears(
     assert [word.text for word in transcript.words] == [SPOKEN[digit] for digit in digits]
     for number, word in enumerate(transcript.words):
         assert word.start_s == pytest.approx(gap_s + number * (0.4 + gap_s), abs=0.081)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    digits=st.lists(st.integers(0, 9), min_size=1, max_size=90),
+    core_s=st.floats(2, 20),
+    left_s=st.floats(0.8, 5),
+    right_s=st.floats(0.8, 5),
+    gap_s=st.floats(0.05, 1.5),
+)
+def test_a_decoder_that_goes_on_hears_what_one_pass_hears(
+    digits: list[int], core_s: float, left_s: float, right_s: float, gap_s: float
+) -> None:
+    """Every frame is decoded once, whatever the windows: the same words at the same frames."""
+    audio, recognizer, frame = speech(digits, gap_s=gap_s), FakeRecognizer(), 1280
+    limits = WindowLimits.of_seconds(core_s, (left_s, right_s))
+    windows = plan(len(audio), limits, lambda first, last: quietest_point(audio, first, last), frame)
+    heard = [recognizer.proceed([window.chunk(audio, frame)])[0][0] for window in windows]
+    transcript = follow(windows, heard, VOCABULARY, samples=len(audio), language="en")
+    assert [word.text for word in transcript.words] == [SPOKEN[digit] for digit in digits]
+    assert transcript.words[0].start_s == pytest.approx(gap_s, abs=0.081)
+
+
+@pytest.mark.parametrize(
+    "speech_s, silence_s, expected_s",
+    [(3.0, 2.0, 3.2), (0.3, 3.0, 1.0), (3.0, 0.3, None), (3.0, 0.0, None), (0.0, 3.0, None)],
+)
+def test_a_window_is_ended_where_its_sound_ends(speech_s: float, silence_s: float, expected_s: float | None) -> None:
+    """Two tenths of silence stay, and one second in all; where there is nothing to cut, there is nothing to try."""
+    parts = [np.full(round(speech_s * SAMPLE_RATE), 5000, np.int16), np.zeros(round(silence_s * SAMPLE_RATE), np.int16)]
+    audio = np.concatenate(parts)
+    (window,) = plan(len(audio), LIMITS, _latest)
+    shorter = without_tail(window, audio)
+    assert (None if shorter is None else round(shorter.samples / SAMPLE_RATE, 2)) == expected_s
 
 
 def test_the_same_word_on_both_sides_of_a_seam_is_kept_once_with_its_mark() -> None:

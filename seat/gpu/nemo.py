@@ -21,7 +21,7 @@ from seat.gpu.residence import Residence
 from seat.gpu.subsampling import chunk_subsampling
 from seat.memory import cap_nbytes, too_small_for_weights
 from seat.meter import Meter
-from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognition, Vocabulary, Waveform
+from seat.recognizer import SAMPLE_RATE, Chunk, ModelInfo, Recognition, Vocabulary, Waveform
 from seat.resident import ResidentMeter
 
 MAX_SYMBOLS_PER_FRAME = 10
@@ -153,6 +153,31 @@ class NemoRecognizer:
     @torch.inference_mode()
     def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
         """Recognize a batch; see `seat.recognizer.Recognizer.recognize`."""
+        encoded, lengths = self._encode(waveforms)
+        hypotheses, _ = self._compute(x=encoded, out_len=lengths, prev_batched_state=None)
+        return _recognitions(hypotheses, [0] * len(waveforms))
+
+    @torch.inference_mode()
+    def proceed(self, chunks: Sequence[Chunk]) -> list[tuple[Recognition, object]]:
+        """Recognize a batch of chunks; see `seat.recognizer.Recognizer.proceed`."""
+        encoded, lengths = self._encode([chunk.waveform for chunk in chunks])
+        stretches = [
+            row[chunk.first : length if chunk.stop is None else min(chunk.stop, length)]
+            for chunk, row, length in zip(chunks, encoded, lengths.tolist(), strict=True)
+        ]
+        states: list[Any] = [chunk.carried for chunk in chunks]
+        decoded = [0 if state is None else int(state.decoded_length) for state in states]
+        hypotheses, state = self._compute(
+            x=torch.nn.utils.rnn.pad_sequence(stretches, batch_first=True),
+            out_len=torch.tensor([len(stretch) for stretch in stretches], device=self._device),
+            prev_batched_state=self._compute.merge_to_batched_state(states) if any(states) else None,
+        )
+        shifts = [chunk.first - before for chunk, before in zip(chunks, decoded, strict=True)]
+        heard = _recognitions(hypotheses, shifts)
+        return list(zip(heard, self._compute.split_batched_state(state)[: len(chunks)], strict=True))
+
+    def _encode(self, waveforms: Sequence[Waveform]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Encode a batch: (batch, frames, width) in the decoder's number type, and how many frames each row has."""
         lengths = [len(waveform) for waveform in waveforms]
         batch = torch.zeros(len(lengths), max(lengths), dtype=torch.int16, pin_memory=self._device.type == "cuda")
         for row, waveform in zip(batch, waveforms, strict=True):
@@ -166,10 +191,7 @@ class NemoRecognizer:
         encoded, encoded_lengths = self._model.encoder(
             audio_signal=features.to(self._encoder_dtype), length=feature_lengths
         )
-        hypotheses, _ = self._compute(
-            x=encoded.to(self._decoder_dtype).transpose(1, 2), out_len=encoded_lengths, prev_batched_state=None
-        )
-        return _recognitions(hypotheses, len(lengths))
+        return encoded.to(self._decoder_dtype).transpose(1, 2), encoded_lengths
 
     @property
     def graphs(self) -> str:
@@ -190,16 +212,22 @@ class NemoRecognizer:
         self._residence.come_back()
 
 
-def _recognitions(hypotheses: Any, count: int) -> list[Recognition]:  # noqa: ANN401
-    """Copy the first ``count`` rows of NeMo's batched hypotheses into plain numbers."""
-    emitted, tokens, frames, durations, confidences = hypotheses.get_data_without_blank()
-    numbers = emitted[:count].tolist()
+def _recognitions(hypotheses: Any, shifts: Sequence[int]) -> list[Recognition]:  # noqa: ANN401
+    """Copy NeMo's batched hypotheses into plain numbers: as many rows as there are shifts, which move their frames."""
+    emitted, *tables = hypotheses.get_data_without_blank()
+    numbers = emitted[: len(shifts)].tolist()
     longest = max(numbers)
-    rows = [table[:count, :longest].tolist() for table in (tokens, frames, confidences)]
-    covered = [[1] * longest] * count if durations is None else durations[:count, :longest].tolist()
+    tokens, frames, durations, confidences = (
+        [[1] * longest] * len(shifts) if table is None else table[: len(shifts), :longest].tolist() for table in tables
+    )
     return [
-        Recognition(tokens=tuple(y[:n]), frames=tuple(t[:n]), durations=tuple(d[:n]), confidences=tuple(c[:n]))
-        for n, y, t, c, d in zip(numbers, *rows, covered, strict=True)
+        Recognition(
+            tokens=tuple(y[:n]),
+            frames=tuple(frame + shift for frame in t[:n]),
+            durations=tuple(d[:n]),
+            confidences=tuple(c[:n]),
+        )
+        for n, shift, y, t, d, c in zip(numbers, shifts, tokens, frames, durations, confidences, strict=True)
     ]
 
 
