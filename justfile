@@ -47,6 +47,10 @@ serve *arguments:
 bench *arguments:
     {{python}} -m tests.bench.request {{arguments}}
 
+# Compare the ways to join windows on long files: just bench-windows --fsdd FOLDER
+bench-windows *arguments:
+    {{python}} -m tests.bench.windows {{arguments}}
+
 # Put a seat under load and tell whether its memory grows; writes soak.json and soak.png.
 soak *arguments:
     {{python}} -m tests.bench.soak {{arguments}}
