@@ -49,7 +49,7 @@ class Entry:
     """What the decoder knows at the chunk's end, once the future is resolved."""
 
 
-def choose_batch(waiting: Sequence[Entry], fits: Callable[[int], bool]) -> list[Entry]:
+def choose_batch(waiting: Sequence[Entry], fits: Callable[[int], bool], most: int | None = None) -> list[Entry]:
     """Choose what runs next.
 
     The most urgent window goes: the earliest turn, then the earliest arrival, so that a short request waits for one
@@ -59,11 +59,14 @@ def choose_batch(waiting: Sequence[Entry], fits: Callable[[int], bool]) -> list[
     Args:
         waiting: At least one entry, in any order.
         fits: Whether a batch of so many samples may run, padding included; not asked for a lone window.
+        most: Windows that a batch may hold; None for any number.
     """
     first, *others = sorted(waiting, key=lambda entry: (entry.turn, entry.arrival))
     batch = [first]
     longest = shortest = len(first.waveform)
     for entry in others:
+        if len(batch) == most:
+            break
         length = len(entry.waveform)
         longer, shorter = max(longest, length), min(shortest, length)
         if longer <= PADDING_LIMIT * shorter and fits(longer * (len(batch) + 1)):

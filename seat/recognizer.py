@@ -87,6 +87,8 @@ class ModelInfo:
     """ISO 639-1 codes of what the model was trained on."""
     versions: dict[str, str]
     """Versions of what computes: torch, nemo, cuda, driver."""
+    compiled: bool = False
+    """Whether the encoder's layers are compiled."""
 
 
 class Recognizer(Protocol):
@@ -130,6 +132,14 @@ class Recognizer(Protocol):
         Returns:
             For each, in order, what was heard in its stretch, with frames counted from its waveform's first, and what
             the decoder knows at its end: a little memory of the device, to be dropped when nothing follows.
+        """
+
+    def capture(self, rows: int, samples: int) -> None:
+        """Make the decoder ready for CUDA graphs, where it has them: once, before anything is recognized.
+
+        Args:
+            rows: Waveforms that a batch may hold from then on.
+            samples: Samples of the longest.
         """
 
     def release(self) -> None:

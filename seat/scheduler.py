@@ -38,6 +38,8 @@ class QueueLimits:
     """Seconds of audio in one batch, padding included; one window always fits. Memory may allow less."""
     idle_s: float | None = None
     """Seconds without work after which the weights leave the device; None for never."""
+    windows: int | None = None
+    """Windows in one batch; None for as many as its seconds allow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -208,7 +210,7 @@ class Scheduler:
                 continue
             if self.weights.released and not await self._restore():
                 continue
-            self._running = choose_batch(self._waiting, self._fits)
+            self._running = choose_batch(self._waiting, self._fits, self._limits.windows)
             chosen = set(map(id, self._running))
             self._waiting = [entry for entry in self._waiting if id(entry) not in chosen]
             await self._run(self._running)

@@ -36,6 +36,7 @@ def load_nemo(settings: Settings) -> Recognizer:
         local_context=settings.local_context,
         mem_cap_mib=settings.mem_cap_mib,
         cuda_graphs=settings.cuda_graphs,
+        torch_compile=settings.torch_compile,
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from seat.errors import DeviceLost, MemoryLimit, ModelLoading, ShuttingDown, Stalled
 from seat.executor import Executor
+from seat.faults import is_shortage
 from seat.memory import Governor, MemoryStatistics, cap_nbytes
 from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
@@ -150,6 +151,8 @@ class Service:
                 cap=cap_nbytes(self._settings.mem_cap_mib, recognizer.info.device),
                 returns=self._settings.mem_return,
             )
+            if self._settings.cuda_graphs:
+                await self._capture(recognizer, governor, windows)
             await self._warm_up(recognizer, governor, windows)
         except Exception as fault:  # noqa: BLE001  whatever it is, the process must say so and end
             self._fail(fault)
@@ -168,6 +171,7 @@ class Service:
                     audio_s=self._settings.max_queue_audio_s,
                     batch_s=self._settings.max_batch_s,
                     idle_s=self._settings.idle_release_s or None,
+                    windows=self._settings.cuda_graphs_batch if self._settings.cuda_graphs else None,
                 ),
                 self._fail,
             )
@@ -206,9 +210,26 @@ class Service:
             mem_outside_mib=memory.outside.nbytes // MIB,
             mem_outside_source=memory.outside.source,
             graphs=self.graphs,
+            compiled=self.info.compiled,
             load_s=round(loaded_at - began_at, 2),
             warmup_s=round(time.monotonic() - loaded_at, 2),
         )
+
+    async def _capture(self, recognizer: Recognizer, governor: Governor, windows: WindowLimits) -> None:
+        """Capture the decoder for the largest batch there will be, before anything else runs.
+
+        Raises:
+            CapTooSmall: The memory cap does not hold that.
+        """
+        rows = self._settings.cuda_graphs_batch
+        try:
+            await self._executor.run(partial(recognizer.capture, rows, windows.longest))
+        except Exception as fault:
+            if is_shortage(fault):
+                raise governor.shortfall(windows.longest / SAMPLE_RATE) from fault
+            raise
+        tell = log.info if recognizer.graphs == "full_graph" else log.warning
+        tell("graphs", mode=recognizer.graphs, batch=rows, longest_s=windows.longest / SAMPLE_RATE)
 
     async def _warm_up(self, recognizer: Recognizer, governor: Governor, windows: WindowLimits) -> None:
         """Run noise of ascending lengths, up to the longest window: the first request must not pay for a first time.

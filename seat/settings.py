@@ -24,6 +24,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "WARMUP_SECONDS": "warmup_seconds",
     "MEM_CAP_MIB": "mem_cap_mib",
     "CUDA_GRAPHS": "cuda_graphs",
+    "PARAKEET_TORCH_COMPILE": "torch_compile",
     "PARAKEET_MAX_FILE_DURATION": "max_audio_s",
 }
 """Names that earlier services read, so that their compose files work; the ``SEAT_`` name wins where both are set."""
@@ -64,6 +65,10 @@ class Settings(BaseModel):
     """Whether memory that a batch leaves unused goes back to the driver after every batch."""
     cuda_graphs: bool = False
     """Decode with CUDA graphs; only together with ``SEAT_MEM_RETURN=0``."""
+    cuda_graphs_batch: Annotated[int, Field(ge=1)] = 16
+    """Windows that one batch may hold with CUDA graphs: every replay computes so many, whatever the batch holds."""
+    torch_compile: bool = False
+    """Compile the encoder's layers, for minutes at the start; only with ``SEAT_ATTENTION=full``, skipped with others."""
     idle_release_s: Seconds = 0.0
     """Seconds without work after which the weights leave the card, until the next request; 0 for never."""
     attention: Literal["full", "local", "auto"] = "full"
@@ -143,6 +148,11 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         yield (
             "SEAT_CUDA_GRAPHS=1 needs SEAT_MEM_RETURN=0 and SEAT_IDLE_RELEASE_S=0: a graph keeps the addresses it was "
             "captured with, and once memory has gone back to the driver the next replay is an illegal access"
+        )
+    if settings.cuda_graphs and settings.mem_cap_mib == 0:
+        yield (
+            "SEAT_CUDA_GRAPHS=1 needs a cap, not SEAT_MEM_CAP_MIB=0: without one the allocator meets a full card by "
+            "giving memory back to the driver"
         )
 
 

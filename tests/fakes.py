@@ -68,6 +68,7 @@ class FakeRecognizer:
         self.restore()
         self.threads: set[int] = set()
         self.batches: list[list[int]] = []
+        self.captured: list[tuple[int, int]] = []
         self.inside = 0
         self.most_inside = 0
         self._before = before
@@ -75,6 +76,11 @@ class FakeRecognizer:
     def attention(self, _samples: int) -> str:
         """It has one kind only."""
         return "full"
+
+    def capture(self, rows: int, samples: int) -> None:
+        """Note for how much, before anything is recognized."""
+        assert not self.batches
+        self.captured.append((rows, samples))
 
     def release(self) -> None:
         """Drop the weights."""

@@ -1,5 +1,6 @@
 """What README.md and observability/README.md say is so."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -33,6 +34,32 @@ def test_the_first_two_lines_are_those_to_paste() -> None:
     """One installs and serves, one installs and tests; `.ci/run` runs the second."""
     block = README.split("```sh\n", 1)[1].split("```", 1)[0].splitlines()
     assert [line.rsplit("&& ", 1)[1] for line in block] == [".venv/bin/seat serve", ".venv/bin/python -m pytest"]
+
+
+def test_the_canonical_line_is_the_one_described() -> None:
+    """Every field that a request's line can have stands in the table, and no other."""
+    table = (ROOT / "observability" / "README.md").read_text().split("## The canonical line")[1].split("```")[0]
+    described = {
+        name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    }
+    written = set()
+    for path in [*(ROOT / "seat").glob("*.py"), *(ROOT / "seat" / "web").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func)
+                if name in {"note", "open_request"} or (name == "log.info" and ast.unparse(node.args[0]) == "'request'"):
+                    written |= {keyword.arg for keyword in node.keywords if keyword.arg}
+    assert described == written
+
+
+def test_every_event_is_described() -> None:
+    """What the log can say stands in the table of events, and nothing else does."""
+    table = (ROOT / "observability" / "README.md").read_text().split("## The canonical line")[0]
+    described = set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
+    logged = set()
+    for path in (ROOT / "seat").rglob("*.py"):
+        logged |= set(re.findall(r"\blog\.(?:info|warning|error)\(\s*\"(\w+)\"", path.read_text()))
+    assert described == logged
 
 
 def test_links_lead_somewhere() -> None:

@@ -15,8 +15,9 @@ import torch
 from omegaconf import OmegaConf, open_dict
 
 from seat.errors import ModelUnavailable
-from seat.gpu import checkpoint, device, logs, tdt
+from seat.gpu import checkpoint, device, graphs, logs, tdt
 from seat.gpu.attention import Attention, AttentionBank, Kind, bound_attention, choose
+from seat.gpu.compilation import compile_layers
 from seat.gpu.residence import Residence
 from seat.gpu.subsampling import chunk_subsampling
 from seat.memory import cap_nbytes, too_small_for_weights
@@ -45,6 +46,7 @@ def load(  # noqa: PLR0913  what is loaded and how, each named
     local_context: tuple[int, int] = (128, 128),
     mem_cap_mib: int | None = None,
     cuda_graphs: bool = False,
+    torch_compile: bool = False,
 ) -> NemoRecognizer:
     """Import NeMo, find the checkpoint, and put it on the device. Takes seconds; runs on the GPU thread.
 
@@ -59,6 +61,7 @@ def load(  # noqa: PLR0913  what is loaded and how, each named
         local_context: Encoder frames (80 ms) that local attention sees to the left and to the right.
         mem_cap_mib: As for `seat.memory.cap_nbytes`.
         cuda_graphs: Whether to decode with CUDA graphs; nothing may be given back to the driver then.
+        torch_compile: Whether to compile the encoder's layers, where its attention is full.
 
     Raises:
         CannotStart: The device, the file or its digest is not what was asked for, or the model has no attention that
@@ -91,6 +94,7 @@ def load(  # noqa: PLR0913  what is loaded and how, each named
             auto_attention_s=auto_attention_s,
             local_context=local_context,
             cuda_graphs=cuda_graphs,
+            torch_compile=torch_compile,
         )
     except torch.OutOfMemoryError as fault:
         weights = sum(parameter.nbytes for parameter in restored.parameters())
@@ -114,6 +118,7 @@ class NemoRecognizer:
         auto_attention_s: float = 300,
         local_context: tuple[int, int] = (128, 128),
         cuda_graphs: bool = False,
+        torch_compile: bool = False,
     ) -> None:
         _use_full_attention(model.encoder)
         _decode_greedily(model, cuda_graphs=cuda_graphs)
@@ -148,6 +153,7 @@ class NemoRecognizer:
             dtype=str(self._encoder_dtype).removeprefix("torch."),
             languages=("en",),
             versions=device.versions(),
+            compiled=torch_compile and compile_layers(model.encoder, attention),
         )
 
     @torch.inference_mode()
@@ -202,6 +208,23 @@ class NemoRecognizer:
     def attention(self, samples: int) -> Kind:
         """The attention for a batch, by its longest waveform."""
         return choose(self._attention, samples / SAMPLE_RATE, self._auto_attention_s)
+
+    @torch.inference_mode()
+    def capture(self, rows: int, samples: int) -> None:
+        """Capture the decoder's graphs; see `seat.recognizer.Recognizer.capture`."""
+        graphs.capture(
+            self._compute,
+            rows=rows,
+            frames=self._frames(samples),
+            width=self._model.encoder.d_model,
+            device=self._device,
+            dtype=self._decoder_dtype,
+        )
+
+    def _frames(self, samples: int) -> int:
+        """Encoder frames of so many samples: a mel frame per hop and one more, less than a whole one counting too."""
+        mel_frames = samples // self._model.preprocessor.featurizer.hop_length + 1
+        return int(-(-mel_frames // self._model.encoder.subsampling_factor))
 
     def release(self) -> None:
         """Take the weights off the device; see `seat.recognizer.Recognizer.release`."""

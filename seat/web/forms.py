@@ -25,7 +25,7 @@ MAX_PARTS: Final = 1000
 """Parts in one form; the openai SDK sends a handful, a list of keywords a few hundred."""
 
 MAX_FIELD_BYTES: Final = 64 * 1024
-"""Bytes in one text field: a prompt is the longest."""
+"""Bytes in all text fields that are kept: a thousand times that, were it for each, is memory."""
 
 IN_MEMORY_BYTES: Final = 1024 * 1024
 """Bytes of a file that stay in memory; the rest goes to the disk, in blocks of this size."""
@@ -79,7 +79,11 @@ async def read_form(
         reader = _FormReader(cast("BinaryIO", spool), known, limit_mib)
         try:
             with PushMultipartParser(options["boundary"], max_segment_count=MAX_PARTS) as parser:
+                received = 0
                 async for chunk in _body(request, pause_s):
+                    received += len(chunk)
+                    if received > limit + FORM_SLACK_BYTES:  # in parts that are read past, or around all parts
+                        raise UploadTooLarge(limit_mib=limit_mib)
                     for event in parser.parse(chunk):
                         await reader.take(event)
         except ParserLimitReached as fault:
@@ -114,7 +118,7 @@ class _FormReader:
         self._fields: dict[str, list[str]] = {}
         self._name = ""
         self._block = bytearray()
-        self._file_bytes = 0
+        self._file_bytes = self._text_bytes = 0
         self._has_file = False
 
     async def take(self, event: MultipartSegment | bytes | bytearray | None) -> None:
@@ -127,8 +131,9 @@ class _FormReader:
             await self._take_file(event)
         elif self._name in self._known:
             self._block += event
-            if len(self._block) > MAX_FIELD_BYTES:
-                raise TooManyParts(limit=f"{MAX_FIELD_BYTES // 1024} KiB in a text field")
+            self._text_bytes += len(event)
+            if self._text_bytes > MAX_FIELD_BYTES:
+                raise TooManyParts(limit=f"{MAX_FIELD_BYTES // 1024} KiB in text fields")
 
     async def _take_file(self, piece: bytes | bytearray) -> None:
         self._file_bytes += len(piece)

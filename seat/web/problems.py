@@ -51,7 +51,7 @@ def to_response(request: Request[Any, Any, Any], fault: Exception) -> Response[d
             headers["www-authenticate"] = "Bearer"
     elif isinstance(fault, HTTPException) and fault.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
         status, param, code = fault.status_code, None, ROUTING_CODES.get(fault.status_code, "invalid_request")
-        message = f"{HTTPStatus(status).phrase}: {request.method} {request.url.path}."
+        message = f"{HTTPStatus(status).phrase}: {request.method} {request.scope['path']}."
         headers.update(fault.headers or {})
     else:
         status, message, param, code = 500, _UNEXPECTED, None, "internal_error"

@@ -75,11 +75,12 @@ def _listed(values: Iterable[str]) -> Iterable[str]:
         if value.startswith("["):
             try:
                 items = json.loads(value)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):  # ten thousand brackets, or digits, are not JSON's fault alone
                 items = [value]
         else:
             items = value.split(",")
-        yield from (str(item).strip() for item in items if str(item).strip())
+        names = (str(item).encode(errors="replace").decode().strip() for item in items)  # JSON may hold half a character
+        yield from (name for name in names if name)
 
 
 def render(transcript: Transcript, options: Options) -> Response[Any]:

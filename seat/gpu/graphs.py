@@ -1,0 +1,55 @@
+"""Capture NeMo's greedy decoder as CUDA graphs, once and for good. Knows its decoding computer; no encoder, no audio.
+
+NeMo sizes its graphs by the call at hand, and captures them anew for every call with more rows or more frames. A capture
+empties the allocator's cache, and the bodies of the loops hold memory outside the graphs' own pool: after a second one,
+as after every `empty_cache`, a replay may be an illegal access. So they are captured for the largest call there can
+be, and a larger one is refused. Every replay computes all rows, those of a smaller batch with no frames.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Never
+
+import torch
+
+
+def capture(  # noqa: PLR0913  the shape of the largest call, each number named
+    computer: Any,  # noqa: ANN401  NeMo has no types
+    *,
+    rows: int,
+    frames: int,
+    width: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> None:
+    """Capture, for calls of up to so many rows and frames; only where NeMo decodes with graphs at all.
+
+    Args:
+        computer: NeMo's `GreedyBatchedRNNTLabelLoopingComputer` or its twin for TDT.
+        rows: Items of the largest batch.
+        frames: Encoder frames of the longest item.
+        width: Features of an encoder frame.
+        device: Where it decodes; with graphs on CUDA only.
+        dtype: Number type of the joint.
+
+    Raises:
+        RuntimeError: NeMo keeps graphs of another size.
+    """
+    computer(
+        x=torch.zeros(rows, frames, width, device=device, dtype=dtype),
+        out_len=torch.ones(rows, dtype=torch.long, device=device),
+        prev_batched_state=None,
+    )
+    state = computer.state
+    if state is None:
+        return
+    if (state.batch_size, state.max_time) != (rows, max(frames, computer.INITIAL_MAX_TIME)):
+        message = f"graphs of {state.batch_size} rows and {state.max_time} frames, asked for {rows} and {frames}"
+        raise RuntimeError(message)
+    computer._graph_reinitialize = partial(_refuse, state.batch_size, state.max_time)  # noqa: SLF001
+
+
+def _refuse(rows: int, frames: int, encoded: torch.Tensor) -> Never:
+    message = f"the decoder is made for {rows} rows of {frames} frames, not for {encoded.shape[0]} of {encoded.shape[1]}"
+    raise RuntimeError(message)
