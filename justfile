@@ -33,7 +33,7 @@ test-process *arguments:
 
 # Run the tests that need a CUDA card.
 test-gpu *arguments:
-    {{python}} -m pytest -m gpu tests/gpu {{arguments}}
+    {{python}} -m pytest -W default -m gpu tests/gpu {{arguments}}
 
 # Everything that must pass: format, lint, types, all tests that need no card.
 check: lint types

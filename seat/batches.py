@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -30,15 +31,30 @@ class Ran:
 
 
 @dataclass(slots=True, eq=False)
+class Ticket:
+    """One request's place in the queue."""
+
+    arrival: int
+    """Its place among all requests, from 1."""
+    long: bool
+    """Whether it has more than one window."""
+    deadline_at: float
+    """When its answer is too late, on the monotonic clock."""
+    served: int = 0
+    """Windows of it that have run, counted from those of the least served file that waited when it came: who comes
+    later has nothing to catch up with."""
+
+
+@dataclass(slots=True, eq=False)
 class Entry:
     """One window that waits."""
 
     waveform: Waveform
     """What the encoder hears."""
     turn: int
-    """The window's place within its request: others' first windows go before anyone's second."""
-    arrival: int
-    """The request's place among all requests."""
+    """The window's place within its request, from 0."""
+    ticket: Ticket
+    """The request's place in the queue."""
     origin: Origin
     """The request's span."""
     future: asyncio.Future[tuple[Recognition, Ran]]
@@ -49,19 +65,22 @@ class Entry:
     """What the decoder knows at the chunk's end, once the future is resolved."""
 
 
-def choose_batch(waiting: Sequence[Entry], fits: Callable[[int], bool], most: int | None = None) -> list[Entry]:
+def choose_batch(
+    waiting: Sequence[Entry], fits: Callable[[int], bool], most: int | None = None, *, long_leads: bool = False
+) -> list[Entry]:
     """Choose what runs next.
 
-    The most urgent window goes: the earliest turn, then the earliest arrival, so that a short request waits for one
-    batch at most while a long file is in work, and long files take turns. Others of similar length fill the batch in
-    the same order.
+    Short requests go by their deadlines. Files of more than one window take turns, the least served first, as in fair
+    queueing. Where both kinds wait, they lead batches alternately, so that a clip waits for one batch at most and a
+    file always gets its turn. Others of similar length fill the batch in the same order.
 
     Args:
         waiting: At least one entry, in any order.
         fits: Whether a batch of so many samples may run, padding included; not asked for a lone window.
         most: Windows that a batch may hold; None for any number.
+        long_leads: Whether a file's window leads where one waits; else a short request does.
     """
-    first, *others = sorted(waiting, key=lambda entry: (entry.turn, entry.arrival))
+    first, *others = _in_order(waiting, long_leads=long_leads)
     batch = [first]
     longest = shortest = len(first.waveform)
     for entry in others:
@@ -73,6 +92,17 @@ def choose_batch(waiting: Sequence[Entry], fits: Callable[[int], bool], most: in
             batch.append(entry)
             longest, shortest = longer, shorter
     return batch
+
+
+def _in_order(waiting: Sequence[Entry], *, long_leads: bool) -> list[Entry]:
+    ahead: Counter[Ticket] = Counter()
+    keys: dict[Entry, tuple[float, ...]] = {}
+    for entry in sorted(waiting, key=lambda entry: entry.turn):
+        ticket = entry.ticket
+        urgency = ticket.served + ahead[ticket] if ticket.long else ticket.deadline_at
+        keys[entry] = (ticket.long != long_leads, urgency, ticket.arrival)
+        ahead[ticket] += 1
+    return sorted(waiting, key=keys.__getitem__)
 
 
 def smaller(batch: list[Entry], tries: int) -> list[list[Entry]]:

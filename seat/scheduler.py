@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from seat.batches import Entry, Ran, choose_batch, smaller
+from seat.batches import Entry, Ran, Ticket, choose_batch, smaller
 from seat.errors import DeviceLost, MemoryLimit, QueueFull, RecognitionFailed, SeatError, ShuttingDown
 from seat.executor import Executor
 from seat.faults import is_fatal, is_shortage
@@ -108,6 +108,7 @@ class Scheduler:
         self._batches = 0
         self._seconds_per_audio_s = 0.05  # of the processor, as a first guess; corrected by every batch
         self._closing = self._lost = False
+        self._short_led = False  # the last batch was led by a short request: a file's turn, where one waits
         self._loop: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -127,47 +128,57 @@ class Scheduler:
     def statistics(self) -> SchedulerStatistics:
         """What waits right now."""
         return SchedulerStatistics(
-            requests=len({entry.arrival for entry in self._waiting}),
+            requests=len({entry.ticket.arrival for entry in self._waiting}),
             windows=len(self._waiting),
             audio_s=sum(len(entry.waveform) for entry in self._waiting) / SAMPLE_RATE,
             batches=self._batches,
         )
 
     async def recognize(
-        self, waveforms: Sequence[Waveform], on_recognized: Callable[[int], None] = lambda _number: None
+        self,
+        waveforms: Sequence[Waveform],
+        on_recognized: Callable[[int], None] = lambda _number: None,
+        *,
+        deadline_at: float = math.inf,
     ) -> Heard:
         """Recognize the windows of one request, side by side.
 
         Args:
             waveforms: At least one.
             on_recognized: Called on the event loop with the number of each window, from 0, once it is recognized.
+            deadline_at: When the answer is too late, on the monotonic clock.
 
         Raises:
             ExceedsMemory: One of them could never run under the memory cap.
-            QueueFull: As much waits as may wait.
+            QueueFull: As much waits as may wait, or so much that the answer would come too late.
             MemoryLimit: There is not enough memory for one of them now.
             DeviceLost: The device computes no more.
             ShuttingDown: The seat is about to stop.
             RecognitionFailed: The model raised on one of them, also when it ran alone.
         """
-        arrival, submitted_at = self._admit(waveforms), time.monotonic()
-        entries = [_entry(waveform, turn, arrival) for turn, waveform in enumerate(waveforms)]
+        ticket, submitted_at = self._admit(waveforms, deadline_at), time.monotonic()
+        entries = [_entry(waveform, turn, ticket) for turn, waveform in enumerate(waveforms)]
         return _heard(await self._run_all(entries, on_recognized), submitted_at)
 
     async def carry(
-        self, chunks: Sequence[Chunk], on_recognized: Callable[[int], None] = lambda _number: None
+        self,
+        chunks: Sequence[Chunk],
+        on_recognized: Callable[[int], None] = lambda _number: None,
+        *,
+        deadline_at: float = math.inf,
     ) -> Heard:
         """Recognize the windows of one request one after the other, the decoder going on from core to core.
 
         Args:
             chunks: At least one; what each carries is replaced by what the one before it left.
             on_recognized: As for `recognize`, whose errors this raises too.
+            deadline_at: As for `recognize`.
         """
-        arrival, submitted_at = self._admit([chunk.waveform for chunk in chunks]), time.monotonic()
+        ticket, submitted_at = self._admit([chunk.waveform for chunk in chunks], deadline_at), time.monotonic()
         results: list[tuple[Recognition, Ran]] = []
         carried: object | None = None
         for turn, chunk in enumerate(chunks):
-            entry = _entry(chunk.waveform, turn, arrival, replace(chunk, carried=carried))
+            entry = _entry(chunk.waveform, turn, ticket, replace(chunk, carried=carried))
             results += await self._run_all([entry], on_recognized)
             carried = entry.carried
         return _heard(results, submitted_at)
@@ -187,20 +198,30 @@ class Scheduler:
                 entry.future.cancel()
             self._waiting = [entry for entry in self._waiting if not entry.future.done()]
 
-    def _admit(self, waveforms: Sequence[Waveform]) -> int:
-        """Let a request in, and return its place among all requests."""
-        audio_s = sum(map(len, waveforms)) / SAMPLE_RATE
-        self._governor.admit(max(map(len, waveforms)) / SAMPLE_RATE)
+    def _admit(self, waveforms: Sequence[Waveform], deadline_at: float) -> Ticket:
+        """Let a request in, and give it its place in the queue."""
         if self._lost:
             raise DeviceLost
         if self._closing:
             raise ShuttingDown
+        self._governor.admit(max(map(len, waveforms)) / SAMPLE_RATE)
+        served = min((entry.ticket.served for entry in self._waiting if entry.ticket.long), default=0)
+        ticket = Ticket(arrival=self._arrivals + 1, long=len(waveforms) > 1, deadline_at=deadline_at, served=served)
         now = self.statistics()
-        if now.requests and now.audio_s + audio_s > self._limits.audio_s:
-            retry_after_s = min(LONGEST_RETRY_AFTER_S, max(1, math.ceil(now.audio_s * self._seconds_per_audio_s)))
+        late_s = time.monotonic() + self._predicted_wait_s(ticket) - deadline_at
+        full = now.audio_s + sum(map(len, waveforms)) / SAMPLE_RATE > self._limits.audio_s
+        if now.requests and (full or late_s > 0):
+            passes_s = max(late_s, now.audio_s * self._seconds_per_audio_s if full else 0.0)
+            retry_after_s = min(LONGEST_RETRY_AFTER_S, max(1, math.ceil(passes_s)))
             raise QueueFull(waiting=f"{now.audio_s:.0f} seconds of audio", retry_after_s=retry_after_s)
         self._arrivals += 1
-        return self._arrivals
+        return ticket
+
+    def _predicted_wait_s(self, ticket: Ticket) -> float:
+        """Seconds until a request would begin to run: a file waits for all, a clip for clips and every other batch."""
+        ahead = [entry for entry in self._waiting if ticket.long or not entry.ticket.long]
+        batches = 1 if ticket.long or len(ahead) == len(self._waiting) else 2
+        return batches * self._seconds_per_audio_s * sum(len(entry.waveform) for entry in ahead) / SAMPLE_RATE
 
     async def _serve(self) -> None:
         while not self._lost:
@@ -210,7 +231,10 @@ class Scheduler:
                 continue
             if self.weights.released and not await self._restore():
                 continue
-            self._running = choose_batch(self._waiting, self._fits, self._limits.windows)
+            self._running = choose_batch(self._waiting, self._fits, self._limits.windows, long_leads=self._short_led)
+            self._short_led = not self._running[0].ticket.long
+            for entry in self._running:
+                entry.ticket.served += 1
             chosen = set(map(id, self._running))
             self._waiting = [entry for entry in self._waiting if id(entry) not in chosen]
             await self._run(self._running)
@@ -318,9 +342,9 @@ class Scheduler:
         self._waiting, self._running = [], []
 
 
-def _entry(waveform: Waveform, turn: int, arrival: int, chunk: Chunk | None = None) -> Entry:
+def _entry(waveform: Waveform, turn: int, ticket: Ticket, chunk: Chunk | None = None) -> Entry:
     future = asyncio.get_running_loop().create_future()
-    return Entry(waveform=waveform, turn=turn, arrival=arrival, origin=here(), future=future, chunk=chunk)
+    return Entry(waveform=waveform, turn=turn, ticket=ticket, origin=here(), future=future, chunk=chunk)
 
 
 def _heard(results: Sequence[tuple[Recognition, Ran]], submitted_at: float) -> Heard:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import math
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -122,7 +123,9 @@ class Service:
         if self._loading is not None:
             await asyncio.shield(self._loading)
 
-    async def transcribe(self, source: BinaryIO, on_progress: Progress = unheard) -> Transcript:
+    async def transcribe(
+        self, source: BinaryIO, on_progress: Progress = unheard, deadline_s: float = math.inf
+    ) -> Transcript:
         """Transcribe a file; as `Transcriber.transcribe`, and the timings go into the request's line.
 
         Raises:
@@ -136,7 +139,7 @@ class Service:
             raise ModelLoading
         if self.state is State.STALLED:
             raise Stalled
-        transcript, timings = await self._transcriber.transcribe(source, on_progress)
+        transcript, timings = await self._transcriber.transcribe(source, on_progress, deadline_s)
         note_timings(timings)
         return transcript
 
@@ -228,8 +231,10 @@ class Service:
             if is_shortage(fault):
                 raise governor.shortfall(windows.longest / SAMPLE_RATE) from fault
             raise
-        tell = log.info if recognizer.graphs == "full_graph" else log.warning
-        tell("graphs", mode=recognizer.graphs, batch=rows, longest_s=windows.longest / SAMPLE_RATE)
+        if recognizer.graphs == "full_graph":
+            log.info("graphs_captured", mode=recognizer.graphs, batch=rows, longest_s=windows.longest / SAMPLE_RATE)
+        else:
+            log.warning("graphs_reduced", mode=recognizer.graphs)
 
     async def _warm_up(self, recognizer: Recognizer, governor: Governor, windows: WindowLimits) -> None:
         """Run noise of ascending lengths, up to the longest window: the first request must not pay for a first time.

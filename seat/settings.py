@@ -68,7 +68,7 @@ class Settings(BaseModel):
     cuda_graphs_batch: Annotated[int, Field(ge=1)] = 16
     """Windows that one batch may hold with CUDA graphs: every replay computes so many, whatever the batch holds."""
     torch_compile: bool = False
-    """Compile the encoder's layers, for minutes at the start; only with ``SEAT_ATTENTION=full``, skipped with others."""
+    """Compile the encoder's layers, for a minute at the start; only with ``SEAT_ATTENTION=full``, else skipped."""
     idle_release_s: Seconds = 0.0
     """Seconds without work after which the weights leave the card, until the next request; 0 for never."""
     attention: Literal["full", "local", "auto"] = "full"

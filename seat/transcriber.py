@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -71,12 +72,15 @@ class Transcriber:
     ) -> None:
         self._decoders.shutdown(wait=False, cancel_futures=True)
 
-    async def transcribe(self, source: BinaryIO, on_progress: Progress = unheard) -> tuple[Transcript, Timings]:
+    async def transcribe(
+        self, source: BinaryIO, on_progress: Progress = unheard, deadline_s: float = math.inf
+    ) -> tuple[Transcript, Timings]:
         """Transcribe a file of any container.
 
         Args:
             source: A seekable file; it must stay open until this returns or raises.
             on_progress: Called once the file is decoded, and after every window.
+            deadline_s: Seconds that the client waits; the limit's apply where they are fewer.
 
         Raises:
             InvalidRequest: There is no audio in it, or too much.
@@ -87,20 +91,23 @@ class Transcriber:
         if self._inside >= self._limits.requests:
             raise QueueFull(waiting=f"{self._inside} requests", retry_after_s=5)
         self._inside += 1
+        deadline_s = min(deadline_s, self._limits.deadline_s)
         try:
-            async with asyncio.timeout(self._limits.deadline_s):
-                return await self._transcribe(source, on_progress)
+            async with asyncio.timeout(deadline_s):
+                return await self._transcribe(source, on_progress, time.monotonic() + deadline_s)
         except TimeoutError as fault:
-            raise DeadlineExceeded(deadline_s=self._limits.deadline_s) from fault
+            raise DeadlineExceeded(deadline_s=deadline_s) from fault
         finally:
             self._inside -= 1
 
-    async def _transcribe(self, source: BinaryIO, on_progress: Progress) -> tuple[Transcript, Timings]:
+    async def _transcribe(
+        self, source: BinaryIO, on_progress: Progress, deadline_at: float
+    ) -> tuple[Transcript, Timings]:
         began_at = time.monotonic()
         waveform, windows = await self._prepare(source)
         decode_s = time.monotonic() - began_at
         on_progress(0.0, len(waveform) / SAMPLE_RATE)
-        heard = await self._hear(waveform, windows, on_progress) if windows else _NOTHING
+        heard = await self._hear(waveform, windows, on_progress, deadline_at) if windows else _NOTHING
         joining = partial(
             follow if self._carries(windows) else stitch,
             windows,
@@ -126,7 +133,9 @@ class Transcriber:
     def _carries(self, windows: Sequence[Window]) -> bool:
         return self._limits.join == "carried" and len(windows) > 1
 
-    async def _hear(self, waveform: Waveform, windows: Sequence[Window], on_progress: Progress) -> Heard:
+    async def _hear(
+        self, waveform: Waveform, windows: Sequence[Window], on_progress: Progress, deadline_at: float
+    ) -> Heard:
         done_samples = 0
 
         def recognized(number: int) -> None:
@@ -135,13 +144,16 @@ class Transcriber:
             on_progress(done_samples / SAMPLE_RATE, len(waveform) / SAMPLE_RATE)
 
         if self._carries(windows):
-            return await self._scheduler.carry([window.chunk(waveform, self._frame) for window in windows], recognized)
-        heard = await self._scheduler.recognize([window.cut(waveform) for window in windows], recognized)
+            chunks = [window.chunk(waveform, self._frame) for window in windows]
+            return await self._scheduler.carry(chunks, recognized, deadline_at=deadline_at)
+        waveforms = [window.cut(waveform) for window in windows]
+        heard = await self._scheduler.recognize(waveforms, recognized, deadline_at=deadline_at)
         empty = [number for number, recognition in enumerate(heard.recognitions) if not recognition.tokens]
         again = {number: shorter for number in empty if (shorter := without_tail(windows[number], waveform))}
         if not again:
             return heard
-        retried = await self._scheduler.recognize([window.cut(waveform) for window in again.values()])
+        shorter_ones = [window.cut(waveform) for window in again.values()]
+        retried = await self._scheduler.recognize(shorter_ones, deadline_at=deadline_at)
         second = dict(zip(again, retried.recognitions, strict=True))
         return replace(
             heard,

@@ -50,8 +50,8 @@ def load_nemo() -> Callable[..., NemoRecognizer]:
     logs.hush()
     from seat.gpu import nemo
 
-    def load(model: str = "demo", *, dtype: str = "auto", device: str = "cpu") -> NemoRecognizer:
-        return nemo.load(model=model, model_id="test", sha256=None, device_name=device, dtype_name=dtype)
+    def load(model: str = "demo", *, dtype: str = "auto", device: str = "cpu", **options: bool) -> NemoRecognizer:
+        return nemo.load(model=model, model_id="test", sha256=None, device_name=device, dtype_name=dtype, **options)
 
     return load
 

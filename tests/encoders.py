@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from seat.gpu import logs
+from tests.tiny import UNIFIED as UNIFIED  # noqa: PLC0414  for those who build encoders
 
 TINY = {"feat_in": 16, "d_model": 32, "n_heads": 4, "subsampling_conv_channels": 8, "n_layers": 2}
 """Milliseconds a second."""
@@ -17,13 +18,6 @@ DEMO = {"feat_in": 80, "d_model": 128, "n_heads": 4, "subsampling_conv_channels"
 
 PARAKEET = {"feat_in": 128, "d_model": 1024, "n_heads": 8, "subsampling_conv_channels": 256, "n_layers": 1}
 """Those of 0.6 billion parameters, one layer of 24."""
-
-UNIFIED = {
-    "att_context_style": "chunked_limited_with_rc",
-    "att_chunk_context_size": [[70], [1, 2, 7, 13], [0, 1, 2]],
-    "xscaling": True,
-}
-"""Trained with chunks of several sizes, as parakeet-unified is."""
 
 
 def conformer(dimensions: dict[str, Any], **changes: Any) -> Any:

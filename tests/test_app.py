@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import math
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +23,7 @@ from seat.app import build_app
 from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, Waveform
 from seat.service import State
+from seat.web.transcriptions import client_deadline_s
 from tests.fakes import FakeRecognizer, speech
 
 PATH = "/v1/audio/transcriptions"
@@ -364,6 +367,35 @@ async def test_a_request_id_is_echoed_where_it_is_harmless(client: AsyncTestClie
     answered = response.headers["x-request-id"]
     assert (answered == shown) == (shown == "abc-1.2:3")
     assert answered.startswith(("abc", "req_"))
+
+
+@pytest.mark.parametrize(
+    "header, expected_s",
+    [({}, math.inf), ({"x-stainless-read-timeout": "2.5"}, 2.5)]
+    + [({"x-stainless-read-timeout": value}, math.inf) for value in ("", "not given", "0", "-1", "nan")],
+)
+def test_a_client_may_tell_its_deadline(header: dict[str, str], expected_s: float) -> None:
+    """The openai SDK does, in a header; nonsense in it is no deadline."""
+    assert client_deadline_s(header) == expected_s
+
+
+async def test_an_answer_that_nobody_waits_for_is_not_computed() -> None:
+    """The client's own deadline ends a request that would take longer, with 504."""
+    release = threading.Event()
+
+    def hold(waveforms: Sequence[Waveform]) -> None:
+        if len(waveforms[0]) == len(speech([3, 1, 4])):
+            release.wait(10)
+
+    async with _client(FakeRecognizer(before=hold)) as client:
+        response = await client.post(
+            PATH,
+            data={"model": "whisper-1"},
+            files={"file": ("clip.wav", CLIP)},
+            headers={"x-stainless-read-timeout": "0.2"},
+        )
+        release.set()
+    assert _error(response) == (504, None, "deadline_exceeded")
 
 
 async def test_one_line_tells_a_request(client: AsyncTestClient[Any]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -139,6 +140,22 @@ async def test_what_does_not_fit_the_queue_is_refused_at_once() -> None:
         with pytest.raises(QueueFull) as caught:
             await scheduler.recognize([speech([1])])
         assert 1 <= caught.value.retry_after_s <= 120
+        release.set()
+        await asyncio.gather(*tasks)
+
+
+async def test_a_request_that_would_be_late_is_refused_at_once() -> None:
+    """With the seconds that must pass; one that has time is let in."""
+    recognizer, begun, release = _gate()
+    async with _scheduler(recognizer, QueueLimits(audio_s=100_000, batch_s=30)) as scheduler:
+        tasks = [asyncio.create_task(scheduler.recognize([speech([1])]))]
+        await asyncio.to_thread(begun.wait, 5)
+        tasks.append(asyncio.create_task(scheduler.recognize([np.zeros(3000 * SAMPLE_RATE, np.int16)])))
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFull) as caught:
+            await scheduler.recognize([speech([1])], deadline_at=time.monotonic() + 20)
+        assert 1 <= caught.value.retry_after_s <= 120
+        tasks.append(asyncio.create_task(scheduler.recognize([speech([1])], deadline_at=time.monotonic() + 6000)))
         release.set()
         await asyncio.gather(*tasks)
 

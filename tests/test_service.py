@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 import numpy as np
 import pytest
 import soundfile
+from structlog.testing import capture_logs
 
 from seat import settings
 from seat.errors import (
@@ -358,3 +359,49 @@ async def test_a_device_that_is_lost_ends_the_seat() -> None:
                 await service.transcribe(_wav(speech([1])))
         assert (service.state, service.live) == (State.FAILED, False)
     assert [str(failure) for failure in failures] == ["CUDA error: device-side assert triggered"]
+
+
+async def test_graphs_are_captured_for_the_largest_batch_and_no_batch_is_larger() -> None:
+    """Before anything is recognized, for the longest window; then requests of one second go by fours, not by 120."""
+    held = _Held()
+    recognizer = held.recognizer
+    async with _service(recognizer, cuda_graphs=True, mem_return=False, cuda_graphs_batch=4) as service:
+        await _ready(service)
+        assert recognizer.captured == [(4, 45 * SAMPLE_RATE)]
+        held.armed.set()
+        first = asyncio.create_task(service.transcribe(_wav(speech([1]))))
+        await asyncio.to_thread(held.begun.wait, 5)
+        others = [asyncio.create_task(service.transcribe(_wav(speech([2])))) for _ in range(10)]
+        async with asyncio.timeout(5):
+            while service._scheduler is None or service._scheduler.statistics().windows < len(others):
+                await asyncio.sleep(0.001)
+        held.armed.clear()
+        held.release.set()
+        assert [transcript.text for transcript in await asyncio.gather(first, *others)] == ["one", *["two"] * 10]
+    assert sorted(len(batch) for batch in recognizer.batches[-3:]) == [2, 4, 4]
+
+
+async def test_graphs_that_find_no_room_stop_the_start_and_name_a_cap() -> None:
+    """As the warm-up does."""
+    failures: list[BaseException] = []
+
+    class Full(FakeRecognizer):
+        def capture(self, rows: int, samples: int) -> None:
+            raise MemoryError(rows, samples)
+
+    graphs = {"cuda_graphs": True, "mem_return": False, "mem_cap_mib": 900}
+    async with _service(Full(), failures, **graphs) as service:
+        await _ready(service)
+    assert isinstance(failures[0], CapTooSmall)
+
+
+async def test_graphs_that_are_not_in_force_are_said_so() -> None:
+    """NeMo falls back without a word."""
+    recognizer = FakeRecognizer()
+    recognizer.graphs = "no_while_loops"
+    with capture_logs() as events:
+        async with _service(recognizer, cuda_graphs=True, mem_return=False) as service:
+            await _ready(service)
+            assert service.graphs == "no_while_loops"
+    modes = {event["event"]: event.get("mode") for event in events}
+    assert modes["graphs_reduced"] == "no_while_loops"

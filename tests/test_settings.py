@@ -39,6 +39,8 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         ("MEM_CAP_MIB", "2000", "mem_cap_mib", 2000),
         ("SEAT_MEM_CAP_MIB", "0", "mem_cap_mib", 0),
         ("CUDA_GRAPHS", "0", "cuda_graphs", False),
+        ("SEAT_CUDA_GRAPHS_BATCH", "8", "cuda_graphs_batch", 8),
+        ("PARAKEET_TORCH_COMPILE", "1", "torch_compile", True),
         ("SEAT_MEM_RETURN", "0", "mem_return", False),
         ("SEAT_IDLE_RELEASE_S", "600", "idle_release_s", 600.0),
         ("SEAT_PORT", "", "port", 8300),
@@ -111,6 +113,12 @@ def test_graphs_and_the_return_of_memory_exclude_each_other(others: dict[str, st
     """The sentence says why, and which setting to change."""
     with pytest.raises(InvalidSettings, match=r"SEAT_MEM_RETURN=0 .* the next replay is an illegal access"):
         settings.read({"CUDA_GRAPHS": "1", **others})
+
+
+def test_graphs_need_a_cap() -> None:
+    """Without one, the allocator itself gives memory back to the driver of a full card."""
+    with pytest.raises(InvalidSettings, match=r"SEAT_CUDA_GRAPHS=1 needs a cap, not SEAT_MEM_CAP_MIB=0"):
+        settings.read({"SEAT_CUDA_GRAPHS": "1", "SEAT_MEM_RETURN": "0", "MEM_CAP_MIB": "0"})
 
 
 def test_graphs_are_allowed_where_memory_is_kept() -> None:

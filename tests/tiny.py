@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +10,12 @@ import numpy as np
 
 TEXT = "hello world. this is a tiny test, of speech to text? numbers one two three four five six seven!"
 VOCABULARY_SIZE = 40
+UNIFIED = {
+    "att_context_style": "chunked_limited_with_rc",
+    "att_chunk_context_size": [[70], [1, 2, 7, 13], [0, 1, 2]],
+    "xscaling": True,
+}
+"""Options of an encoder that was trained with chunks of several sizes, as parakeet-unified was."""
 BLANK_SHARE = 0.7
 """Share of frames at which a fresh model says nothing."""
 
@@ -24,11 +30,17 @@ class Dimensions:
     heads: int
     channels: int
     hidden: int
+    predictors: int = 1
+    """Layers of the prediction network."""
+    unified: bool = False
+    """Whether its encoder has the options of a model that was trained with chunks of several sizes."""
 
 
 TINY = Dimensions(mels=80, layers=2, width=64, heads=4, channels=32, hidden=64)
-LARGE = Dimensions(mels=128, layers=24, width=1024, heads=8, channels=256, hidden=640)
-"""Those of parakeet-unified-en-0.6b: 617 million weights, most of them in the encoder."""
+LARGE = Dimensions(mels=128, layers=24, width=1024, heads=8, channels=256, hidden=640, predictors=2, unified=True)
+"""Those of parakeet-unified-en-0.6b, but for its vocabulary: 0.6 billion weights, most of them in the encoder."""
+REHEARSAL = replace(TINY, predictors=2, unified=True)
+"""A tiny one of the same kind."""
 
 
 def build(folder: Path, kind: Literal["rnnt", "tdt"], *, seed: int = 0, dimensions: Dimensions = TINY) -> Path:
@@ -134,11 +146,12 @@ def _configuration(tokenizer: str, kind: str, size: Dimensions) -> dict[str, Any
             "conv_kernel_size": 9,
             "dropout": 0.1,
             "dropout_att": 0.1,
-        },
+        }
+        | (UNIFIED if size.unified else {}),
         "decoder": {
             "_target_": f"{modules}.RNNTDecoder",
             "blank_as_pad": True,
-            "prednet": {"pred_hidden": size.hidden, "pred_rnn_layers": 1, "dropout": 0.2},
+            "prednet": {"pred_hidden": size.hidden, "pred_rnn_layers": size.predictors, "dropout": 0.2},
         },
         "joint": {
             "_target_": f"{modules}.RNNTJoint",

@@ -35,7 +35,9 @@ def compile_layers(encoder: Any, attention: Attention) -> bool:  # noqa: ANN401 
         reason = "only full attention is compiled: a layer that changes its kind would be compiled anew while serving"
         log.warning("compile_skipped", attention=attention, reason=reason)
         return False
-    torch._inductor.config.compile_threads = 1  # noqa: SLF001  else it leaves worker processes behind, for life
+    from torch._inductor import config  # 1 s, which only who compiles need pay
+
+    config.compile_threads = 1  # else it leaves worker processes behind, for life
     torch.compiler.set_stance("default")
     for layer in encoder.layers:
         layer.self_attn.forward = torch.compiler.disable(layer.self_attn.forward)

@@ -1,9 +1,9 @@
 """Capture NeMo's greedy decoder as CUDA graphs, once and for good. Knows its decoding computer; no encoder, no audio.
 
-NeMo sizes its graphs by the call at hand, and captures them anew for every call with more rows or more frames. A capture
-empties the allocator's cache, and the bodies of the loops hold memory outside the graphs' own pool: after a second one,
-as after every `empty_cache`, a replay may be an illegal access. So they are captured for the largest call there can
-be, and a larger one is refused. Every replay computes all rows, those of a smaller batch with no frames.
+NeMo sizes its graphs by the call at hand, and captures them anew for every call with more rows or more frames. A
+capture empties the allocator's cache, and the bodies of the loops hold memory outside the graphs' own pool: after a
+second one, as after every `empty_cache`, a replay may be an illegal access. So they are captured for the largest call
+there can be, and a larger one is refused. Every replay computes all rows, those of a smaller batch with no frames.
 """
 
 from __future__ import annotations
@@ -51,5 +51,7 @@ def capture(  # noqa: PLR0913  the shape of the largest call, each number named
 
 
 def _refuse(rows: int, frames: int, encoded: torch.Tensor) -> Never:
-    message = f"the decoder is made for {rows} rows of {frames} frames, not for {encoded.shape[0]} of {encoded.shape[1]}"
+    message = (
+        f"the decoder is made for {rows} rows of {frames} frames, not for {encoded.shape[0]} of {encoded.shape[1]}"
+    )
     raise RuntimeError(message)

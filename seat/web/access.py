@@ -27,7 +27,7 @@ def with_access_line(app: ASGIApp) -> ASGIApp:
             await app(scope, receive, send)
             return
         request_id = _request_id(scope)
-        line = open_request(request_id=request_id, method=scope["method"], path=_known_path(scope["path"]))
+        line = open_request(request_id=request_id, method=scope["method"][:20], path=_known_path(scope["path"]))
         began_at = time.monotonic()
         status = 0
 
@@ -53,5 +53,5 @@ def _request_id(scope: Any) -> str:  # noqa: ANN401
 
 
 def _known_path(path: str) -> str:
-    """The first parts of a path: an unknown one may hold anything, and of any length."""
-    return path[:100]
+    """The first parts of a path: an unknown one may hold anything, of any length, and what steers a terminal too."""
+    return "".join(character if character.isprintable() else "?" for character in path[:100])

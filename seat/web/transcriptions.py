@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+import math
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -22,6 +23,9 @@ from seat.web.forms import Form, read_form
 
 FIELDS: Final = frozenset({"model", "response_format", "timestamp_granularities"})
 """Fields that change the answer; ``language``, ``prompt``, ``temperature`` and unknown ones have no effect."""
+
+READ_TIMEOUT: Final = "x-stainless-read-timeout"
+"""Header in which the openai SDK tells its own deadline, in seconds."""
 
 SUBTITLES: Final = "text/vtt"
 PLAIN: Final = "text/plain"
@@ -42,8 +46,18 @@ async def create_transcription(
     """Transcribe the audio file of a multipart form."""
     async with read_form(request, FIELDS, limit_mib=settings.max_upload_mib, pause_s=settings.deadline_s) as form:
         options = parse(form, settings.served_models)
-        transcript = await unless_disconnected(request.receive, service.transcribe(form.file))
+        transcribing = service.transcribe(form.file, deadline_s=client_deadline_s(request.headers))
+        transcript = await unless_disconnected(request.receive, transcribing)
     return render(transcript, options)
+
+
+def client_deadline_s(headers: Mapping[str, str]) -> float:
+    """Seconds that the openai SDK says it waits for an answer; infinite where the client says nothing sensible."""
+    try:
+        seconds = float(headers.get(READ_TIMEOUT, "inf"))
+    except ValueError:
+        return math.inf
+    return seconds if seconds > 0 else math.inf
 
 
 def parse(form: Form, served_models: Collection[str]) -> Options:
@@ -75,11 +89,12 @@ def _listed(values: Iterable[str]) -> Iterable[str]:
         if value.startswith("["):
             try:
                 items = json.loads(value)
-            except (ValueError, RecursionError):  # ten thousand brackets, or digits, are not JSON's fault alone
+            except (ValueError, RecursionError):  # no JSON, too many digits, too deep
                 items = [value]
         else:
             items = value.split(",")
-        names = (str(item).encode(errors="replace").decode().strip() for item in items)  # JSON may hold half a character
+        # JSON may hold half a character, which no answer can repeat.
+        names = (str(item).encode(errors="replace").decode().strip() for item in items)
         yield from (name for name in names if name)
 
 

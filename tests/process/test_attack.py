@@ -1,0 +1,96 @@
+"""Requests that once broke something here: each was answered with 500, took memory or time without bound, or lied."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.process.conftest import Start
+from tests.process.seats import PATIENCE_S, TRANSCRIPTIONS, FakeSeat, said
+
+pytestmark = pytest.mark.process
+
+FORM = "multipart/form-data; boundary=b"
+MIB = 2**20
+
+
+def part(name: str, value: bytes) -> bytes:
+    """One part of a form with the boundary 'b'."""
+    return f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n'.encode() + value + b"\r\n"
+
+
+REST = part("model", b"whisper-1") + part("file", said(1, 2)) + b"--b--\r\n"
+
+
+def send(seat: FakeSeat, content: bytes | Iterator[bytes]) -> httpx.Response:
+    """Post a body as it is; an iterator is sent in chunks, without a length."""
+    return seat.send("POST", TRANSCRIPTIONS, content=content, headers={"content-type": FORM})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"[" * 60_000, b"[" + b"1" * 6_000 + b"]", rb'["\ud800"]', rb'["word", "\udfff"]'],
+    ids=["deeper than the parser goes", "a number of too many digits", "half a character", "half of one behind a word"],
+)
+def test_json_that_breaks_the_parser_is_a_bad_value(fake: FakeSeat, value: bytes) -> None:
+    """Not only what is no JSON: its parser has limits of its own, and half a character cannot be sent back."""
+    answer = send(fake, part("timestamp_granularities[]", value) + REST)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "timestamp_granularities"
+    assert answer.json()["error"]["code"] == "unsupported_value"
+
+
+@pytest.mark.parametrize("host", ["a:b", "a:99999999"])
+def test_a_host_without_a_sane_port_is_no_fault_of_ours(fake: FakeSeat, host: str) -> None:
+    """The error's sentence names the path, which needs no host."""
+    answer = fake.exchange(f"GET /none HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 404 ")
+    assert json.loads(body)["error"]["code"] == "unknown_url"
+
+
+@pytest.mark.parametrize("where", ["before", "in a part", "behind"])
+def test_a_body_is_bounded_wherever_its_bytes_are(start: Start, where: str) -> None:
+    """In chunks, so no length tells: also what is read past counts, or one request could be read for ever."""
+    seat = start(SEAT_MAX_UPLOAD_MIB="1").wait_for("/health/ready")
+
+    def body() -> Iterator[bytes]:
+        if where == "behind":
+            yield REST
+        elif where == "in a part":
+            yield part("note", b"").removesuffix(b"\r\n")
+        for _ in range(8):
+            yield b"x" * MIB
+        if where != "behind":
+            yield b"\r\n" + REST
+
+    answer = send(seat, body())
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "upload_too_large")
+
+
+def test_a_thousand_fields_are_bounded_together(fake: FakeSeat) -> None:
+    """Each may be as long as all: 64 MB of a request would stay in memory otherwise."""
+    answer = send(fake, part("timestamp_granularities[]", b"word " * 10_000) * 2 + REST)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_many_parts")
+
+
+def test_a_path_does_not_steer_the_terminal(start: Start) -> None:
+    """Who asks for it decides what it holds: on a terminal an escape sequence would clear, rename or forge."""
+    seat = start(SEAT_LOG_FORMAT="console").wait_for("/health/ready")
+    request_id = "test-terminal"
+    with httpx.Client(base_url=seat.url, timeout=PATIENCE_S) as client:
+        client.get("/%1b]0;owned%07%c2%9b31m", headers={"x-request-id": request_id})
+    seat.stop()
+    seat.exit_code()
+    (line,) = [line for line in seat.log_text().splitlines() if request_id in line]
+    assert "/?]0;owned??31m" in line
+
+
+def test_a_method_of_any_length_is_cut_in_the_log(fake: FakeSeat) -> None:
+    """The line of a request does not grow with what a client makes up."""
+    answer = fake.send("X" * 5_000, "/none")
+    (line,) = fake.request_lines(answer.headers["x-request-id"])
+    assert line["method"] == "X" * 20
