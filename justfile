@@ -51,6 +51,10 @@ bench *arguments:
 bench-windows *arguments:
     {{python}} -m tests.bench.windows {{arguments}}
 
+# Put callers on a seat, and on a plain server beside it; writes load.png.
+bench-load *arguments:
+    {{python}} -m tests.bench.load {{arguments}}
+
 # Put a seat under load and tell whether its memory grows; writes soak.json and soak.png.
 soak *arguments:
     {{python}} -m tests.bench.soak {{arguments}}

@@ -1,6 +1,6 @@
 """Turn bytes of any container into mono 16-bit samples at 16 kHz. Knows codecs; no HTTP, no model.
 
-    source → _libsndfile or _ffmpeg → blocks at the file's own rate → _resampled → _joined → Waveform
+    source → _libsndfile or _ffmpeg → blocks at the file's own rate → _resampled → _limited → _joined → Waveform
 
 libsndfile reads the uncompressed containers, at ten times the speed. FFmpeg, through PyAV, reads the rest, and what
 libsndfile cannot: it steps over a broken FLAC or MPEG frame where libsndfile ends, and goes on to the second stream of
@@ -101,7 +101,7 @@ def decode(source: BinaryIO, *, limit_s: float | None, cancelled: Callable[[], b
         waveform = np.zeros(0, np.int16)
         try:
             with closing(read(file)) as blocks:
-                waveform = _joined(_resampled(blocks), limit_s=limit_s)
+                waveform = _joined(_limited(_resampled(blocks), limit_s), file.check)
         except UndecodableAudio as fault:
             faults.append(fault)
         file.check()
@@ -249,13 +249,31 @@ def _mono(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     return average
 
 
-def _joined(pieces: Iterable[NDArray[np.float32]], *, limit_s: float | None) -> Waveform:
-    """Sixteen-bit samples, in one buffer that grows in place: a list of pieces and its join need twice the memory."""
-    joined = bytearray()
+def _limited(pieces: Iterable[NDArray[np.float32]], limit_s: float | None) -> Iterator[bytes]:
+    """Sixteen-bit samples, as far as they are not too many."""
+    nbytes = 0
     for piece in pieces:
-        joined += np.clip(np.rint(piece * 32_768), -32_768, 32_767).astype(np.int16).tobytes()
-        if limit_s is not None and len(joined) > limit_s * SAMPLE_RATE * np.int16().itemsize:
+        samples = np.clip(np.rint(piece * 32_768), -32_768, 32_767).astype(np.int16).tobytes()
+        nbytes += len(samples)
+        if limit_s is not None and nbytes > limit_s * SAMPLE_RATE * np.int16().itemsize:
             raise AudioTooLong(limit_s=limit_s)
+        yield samples
+
+
+def _joined(pieces: Iterable[bytes], check: Callable[[], None]) -> Waveform:
+    """All samples, in one buffer that grows in place: a list of pieces and its join need twice the memory.
+
+    The buffer is emptied where this raises: an error and the frames it came through are a circle, and wait for the
+    collector with what they hold, which is 115 MB of an hour.
+    """
+    joined = bytearray()
+    try:
+        for piece in pieces:
+            joined += piece
+        check()
+    except BaseException:
+        joined.clear()
+        raise
     return np.frombuffer(joined, np.int16)
 
 

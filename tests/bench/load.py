@@ -1,0 +1,189 @@
+"""Put callers on a seat: throughput and latency by their number, clips beside a long file.
+
+    just bench-load [--seconds 15] [--out load]
+
+The same clips go to a seat and, as a yardstick, to NeMo's transcribe() behind one lock (`tests.bench.plain_server`),
+each a process of its own; the levels are interleaved. Writes OUT.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+from seat.recognizer import SAMPLE_RATE, Waveform
+from tests.bench.request import speech, wav
+from tests.bench.soak import wait_until_ready
+
+CALLERS = (1, 4, 16, 64)
+LENGTHS_S = (1, 2, 3, 4, 5, 6, 7, 8)
+LONG_S = 3600
+CLIPS_A_SECOND = 2.0
+"""Clips beside the long file."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one level of load gave."""
+
+    latencies_ms: list[float] = field(default_factory=list)
+    audio_s: float = 0.0
+    took_s: float = 0.0
+    refused: int = 0
+    failed: int = 0
+
+    def percentile(self, share: float) -> float:
+        """Latency that this share of the requests stays under, in milliseconds."""
+        ordered = sorted(self.latencies_ms)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+
+    @property
+    def rate(self) -> float:
+        """Seconds of audio per second."""
+        return self.audio_s / self.took_s
+
+
+async def one(client: httpx.AsyncClient, seconds: int, clip: bytes, outcome: Outcome) -> None:
+    """Send one clip and note how it went."""
+    began_at = time.perf_counter()
+    answer = await client.post("/v1/audio/transcriptions", data={"model": "demo"}, files={"file": ("clip.wav", clip)})
+    if answer.is_success:
+        outcome.latencies_ms.append((time.perf_counter() - began_at) * 1e3)
+        outcome.audio_s += seconds
+    elif answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+        outcome.refused += 1
+    else:
+        outcome.failed += 1
+
+
+async def level(client: httpx.AsyncClient, callers: int, clips: dict[int, bytes], for_s: float) -> Outcome:
+    """So many callers, each sending one clip after the other."""
+    outcome, drawn = Outcome(), random.Random(callers)
+    began_at = time.perf_counter()
+
+    async def caller() -> None:
+        while time.perf_counter() - began_at < for_s:
+            seconds = drawn.choice(LENGTHS_S)
+            await one(client, seconds, clips[seconds], outcome)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(callers):
+            group.create_task(caller())
+    outcome.took_s = time.perf_counter() - began_at
+    return outcome
+
+
+async def beside_a_long_file(client: httpx.AsyncClient, clips: dict[int, bytes]) -> tuple[float, float, Outcome]:
+    """Seconds that a long file takes alone and with clips beside it, and how the clips fared."""
+    long = wav(speech_of(LONG_S))
+    took_s: list[float] = []
+    outcome = Outcome()
+    for with_clips in (False, True):
+        began_at = time.perf_counter()
+        file = asyncio.create_task(one(client, LONG_S, long, Outcome()))
+        async with asyncio.TaskGroup() as group:
+            while with_clips and not file.done():
+                group.create_task(one(client, 3, clips[3], outcome))
+                await asyncio.sleep(1 / CLIPS_A_SECOND)
+            await file
+            took_s.append(time.perf_counter() - began_at)
+    return took_s[0], took_s[1], outcome
+
+
+def speech_of(seconds: int) -> Waveform:
+    """The bundled clips again and again."""
+    clip = speech(30)
+    return np.tile(clip, -(-seconds // 30))[: seconds * SAMPLE_RATE]
+
+
+@contextmanager
+def server(*module: str) -> Iterator[str]:
+    """A server as a process of its own, on a free port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    command = [sys.executable, "-m", *(part.replace("PORT", port) for part in module)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+async def main(for_s: float, out: Path) -> None:
+    """Print two tables and draw the first."""
+    clips = {seconds: wav(speech(seconds)) for seconds in LENGTHS_S}
+    limits = httpx.Limits(max_connections=200)
+    with ExitStack() as stack:
+        urls = {
+            "seat": stack.enter_context(server("seat", "serve", "--port", "PORT")),
+            "one lock": stack.enter_context(server("tests.bench.plain_server", "PORT")),
+        }
+        clients = {name: httpx.AsyncClient(base_url=url, timeout=600, limits=limits) for name, url in urls.items()}
+        for client in clients.values():
+            await wait_until_ready(client)
+            await level(client, 1, clips, 2)
+        print(f"{platform.machine()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}\n")
+        print("| callers | server | audio s per s | p50 ms | p95 ms | p99 ms | 503 | other errors |")
+        print("|---|---|---|---|---|---|---|---|")
+        rates: dict[str, list[float]] = {name: [] for name in clients}
+        idle_p50 = float("nan")
+        for callers in CALLERS:
+            for name, client in clients.items():
+                found = await level(client, callers, clips, for_s)
+                rates[name].append(found.rate)
+                if name == "seat" and callers == 1:
+                    idle_p50 = statistics.median(found.latencies_ms)
+                print(
+                    f"| {callers} | {name} | {found.rate:.1f} | {found.percentile(0.5):.0f} | "
+                    f"{found.percentile(0.95):.0f} | {found.percentile(0.99):.0f} | {found.refused} | {found.failed} |",
+                    flush=True,
+                )
+        alone_s, beside_s, shorts = await beside_a_long_file(clients["seat"], clips)
+        print(
+            f"\nOne hour of audio: {alone_s:.1f} s alone, {beside_s:.1f} s beside {CLIPS_A_SECOND:g} clips a second "
+            f"({beside_s / alone_s:.2f}x); the clips' p50 {shorts.percentile(0.5):.0f} ms, p99 "
+            f"{shorts.percentile(0.99):.0f} ms ({shorts.percentile(0.99) / idle_p50:.1f}x the idle p50), "
+            f"{shorts.refused + shorts.failed} errors."
+        )
+    draw(out, rates)
+
+
+def draw(out: Path, rates: dict[str, list[float]]) -> None:
+    """Throughput by callers."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for name, values in rates.items():
+        axes.plot(CALLERS, values, marker="o", label=name)
+    axes.set(xscale="log", xlabel="callers", ylabel="seconds of audio per second", ylim=(0, None))
+    axes.set_xticks(CALLERS, [str(callers) for callers in CALLERS])
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(out.with_suffix(".png"), dpi=120)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=15.0, help="for each level and server")
+    parser.add_argument("--out", type=Path, default=Path("load"))
+    arguments = parser.parse_args()
+    asyncio.run(main(arguments.seconds, arguments.out))
