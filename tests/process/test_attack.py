@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator
 
 import httpx
+import numpy as np
 import pytest
 
+from tests import sounds
 from tests.process.conftest import Start
 from tests.process.seats import PATIENCE_S, TRANSCRIPTIONS, FakeSeat, said
 
@@ -94,3 +96,12 @@ def test_a_method_of_any_length_is_cut_in_the_log(fake: FakeSeat) -> None:
     answer = fake.send("X" * 5_000, "/none")
     (line,) = fake.request_lines(answer.headers["x-request-id"])
     assert line["method"] == "X" * 20
+
+
+def test_audio_that_is_given_up_leaves_no_memory(fake: FakeSeat) -> None:
+    """An error, its traceback and its frames are a circle: each request kept its samples until the collector came."""
+    file = sounds.written(np.zeros(8_000 * 3_700), 8_000, "FLAC", "PCM_16")
+    assert fake.post(file).status_code == 413
+    before = fake.resident_mib()
+    assert [fake.post(file).status_code for _ in range(4)] == [413] * 4
+    assert fake.resident_mib() - before < 90  # one hour is 115 MB, and it was kept four times
