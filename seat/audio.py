@@ -9,10 +9,13 @@ a chained Ogg file where libsndfile returns the first as if it were all.
 
 from __future__ import annotations
 
+import ctypes
 import io
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
+from functools import cache
 from itertools import groupby, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
@@ -60,6 +63,10 @@ MAX_PLANES = 8
 
 SAMPLE_FORMATS = {"u8": "u1", "s16": "i2", "s32": "i4", "flt": "f4", "dbl": "f8"}
 """numpy's names of FFmpeg's. `av.AudioFrame.to_ndarray` is not used: it reads beyond the eighth plane, and crashes."""
+
+MOST_ALLOCATED = 64 * 1024 * 1024
+"""Bytes that FFmpeg may ask for at once. An MP4 of 900 bytes can claim an index of 80 million entries, for which it
+would take 2.8 GB and 17 s; that of fifteen hours of AAC fits."""
 
 CANCELLED_POWER = 0.01
 """Share of the channels' mean power under which their average has cancelled; one voice on 16 channels keeps 0.06."""
@@ -170,6 +177,7 @@ def _ffmpeg(file: _Source) -> Generator[Block]:
         import av
     except ImportError as cause:
         raise UndecodableAudio(reason="this kind of file needs PyAV, which is not installed here") from cause
+    _bound_allocations()
     options = {"format_whitelist": CONTAINERS, "codec_whitelist": CODECS}
     empty = True
     try:
@@ -183,6 +191,15 @@ def _ffmpeg(file: _Source) -> Generator[Block]:
         raise UndecodableAudio(reason=str(cause.strerror)) from cause
     if empty:
         raise UndecodableAudio(reason="its sound track holds nothing that can be decoded")
+
+
+@cache
+def _bound_allocations() -> None:
+    """Set the bound of PyAV's own FFmpeg, once; one that the system brings is left as it is."""
+    import av
+
+    for library in Path(av.__file__).parent.parent.glob("av.libs/libavutil*.so*"):
+        ctypes.CDLL(str(library)).av_max_alloc(ctypes.c_size_t(MOST_ALLOCATED))
 
 
 def _pieces(container: av.container.InputContainer) -> Iterator[Block]:

@@ -14,6 +14,7 @@
     │   └── InvalidApiKey           no key, or one that is not known
     ├── Unavailable                 the same request can succeed later
     │   ├── ModelLoading            the seat has not warmed up yet
+    │   ├── DiskFull                there is no room for the upload
     │   ├── QueueFull               as much work waits as may wait
     │   ├── Stalled                 the GPU thread does not come back
     │   ├── MemoryLimit             it would take more memory than the seat may have now
@@ -37,6 +38,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import ClassVar
+
+LONGEST_ECHO = 100
+"""Characters of what a client sent that a sentence repeats at most."""
+
+
+def shortened(value: str) -> str:
+    """The beginning of what a client sent, for a sentence about it."""
+    return value if len(value) <= LONGEST_ECHO else value[:LONGEST_ECHO] + "…"
 
 
 class SeatError(Exception):
@@ -79,7 +88,9 @@ class UnsupportedValue(InvalidRequest):
 
     def __init__(self, *, param: str, value: str, supported: Iterable[str]) -> None:
         known = ", ".join(f"'{name}'" for name in supported)
-        super().__init__(f"Unsupported value: '{value}' is not supported for '{param}'. Supported values are: {known}.")
+        super().__init__(
+            f"Unsupported value: '{shortened(value)}' is not supported for '{param}'. Supported values are: {known}."
+        )
         self.param = param
 
 
@@ -143,7 +154,7 @@ class ModelNotFound(InvalidRequest):
 
     def __init__(self, *, model: str, served: Iterable[str]) -> None:
         names = ", ".join(f"'{name}'" for name in served)
-        super().__init__(f"The model '{model}' does not exist on this server. It serves {names}.")
+        super().__init__(f"The model '{shortened(model)}' does not exist on this server. It serves {names}.")
 
 
 class InvalidApiKey(InvalidRequest):
@@ -175,6 +186,15 @@ class ModelLoading(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("The model is still loading.", retry_after_s=5)
+
+
+class DiskFull(Unavailable):
+    """There is no room for the upload where temporary files go."""
+
+    code = "disk_full"
+
+    def __init__(self) -> None:
+        super().__init__("The server has no room for the upload.", retry_after_s=30)
 
 
 class QueueFull(Unavailable):

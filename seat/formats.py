@@ -15,8 +15,14 @@ Granularity = Literal["word", "segment"]
 FORMATS: Final[tuple[Format, ...]] = ("json", "text", "srt", "vtt", "verbose_json")
 GRANULARITIES: Final[tuple[Granularity, ...]] = ("word", "segment")
 
-TIME_DIGITS = 3
-"""Decimals of every time in an answer: milliseconds."""
+
+def milliseconds(seconds: float) -> int:
+    """A time as every answer tells it, rounded once: JSON and subtitles of one transcript agree."""
+    return round(seconds * 1000)
+
+
+def _seconds(seconds: float) -> float:
+    return milliseconds(seconds) / 1000
 
 
 def text(transcript: Transcript) -> str:
@@ -39,7 +45,7 @@ def verbose_json(transcript: Transcript, granularities: Collection[Granularity])
     answer: dict[str, Any] = {
         "task": "transcribe",
         "language": transcript.language,
-        "duration": round(transcript.duration_s, TIME_DIGITS),
+        "duration": _seconds(transcript.duration_s),
         "text": transcript.text,
     }
     if "segment" in granularities:
@@ -57,8 +63,8 @@ def _usage(transcript: Transcript) -> dict[str, Any]:
 def _word(word: Word) -> dict[str, Any]:
     return {
         "word": word.text,
-        "start": round(word.start_s, TIME_DIGITS),
-        "end": round(word.end_s, TIME_DIGITS),
+        "start": _seconds(word.start_s),
+        "end": _seconds(word.end_s),
         "confidence": round(word.confidence, 4),
     }
 
@@ -68,8 +74,8 @@ def _segment(number: int, segment: Segment) -> dict[str, Any]:
     return {
         "id": number,
         "seek": 0,
-        "start": round(segment.start_s, TIME_DIGITS),
-        "end": round(segment.end_s, TIME_DIGITS),
+        "start": _seconds(segment.start_s),
+        "end": _seconds(segment.end_s),
         "text": segment.text,
         "tokens": list(segment.tokens),
         "temperature": 0.0,
@@ -102,7 +108,7 @@ def timestamp(seconds: float, decimal_mark: str) -> str:
 
     Hours are always written: LiteLLM reads a duration from subtitles only where they are.
     """
-    minutes, milliseconds = divmod(round(seconds * 1000), 60_000)
+    minutes, rest = divmod(milliseconds(seconds), 60_000)
     hours, minutes = divmod(minutes, 60)
-    whole, milliseconds = divmod(milliseconds, 1000)
-    return f"{hours:02}:{minutes:02}:{whole:02}{decimal_mark}{milliseconds:03}"
+    whole, thousandths = divmod(rest, 1000)
+    return f"{hours:02}:{minutes:02}:{whole:02}{decimal_mark}{thousandths:03}"

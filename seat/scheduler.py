@@ -231,14 +231,18 @@ class Scheduler:
                 continue
             if self.weights.released and not await self._restore():
                 continue
-            self._running = choose_batch(self._waiting, self._fits, self._limits.windows, long_leads=self._short_led)
-            self._short_led = not self._running[0].ticket.long
-            for entry in self._running:
-                entry.ticket.served += 1
-            chosen = set(map(id, self._running))
-            self._waiting = [entry for entry in self._waiting if id(entry) not in chosen]
+            self._take_batch()
             await self._run(self._running)
             self._running = []
+
+    def _take_batch(self) -> None:
+        """Move what runs next out of the queue; not in the loop above, whose frame would keep it for good."""
+        self._running = choose_batch(self._waiting, self._fits, self._limits.windows, long_leads=self._short_led)
+        self._short_led = not self._running[0].ticket.long
+        for entry in self._running:
+            entry.ticket.served += 1
+        chosen = set(map(id, self._running))
+        self._waiting = [entry for entry in self._waiting if id(entry) not in chosen]
 
     def _fits(self, padded_samples: int) -> bool:
         padded_s = padded_samples / SAMPLE_RATE

@@ -20,6 +20,13 @@ from seat.recognizer import Recognizer
 from seat.settings import Settings
 from seat.telemetry import configure_logging, log
 
+WAITING_CONNECTIONS = 1024
+"""Connections that the kernel keeps until they are accepted."""
+
+OPEN_CONNECTIONS = 4096
+"""Connections that are served at once. Granian's default, 128, lets as many idle ones starve the probes; what work may
+wait is limited by the settings, not here."""
+
 
 def load_nemo(settings: Settings) -> Recognizer:
     """Load the model that the settings name; imports torch and NeMo, on the thread that calls."""
@@ -96,6 +103,11 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) 
         log.info("stopping", signal=name)
         service.stop_admission()
         server.stop()  # type: ignore[no-untyped-call]
+        loop.call_later(settings.drain_s, give_up)
+
+    def give_up() -> None:
+        log.warning("drain_ended", after_s=settings.drain_s)
+        serving.cancel()
 
     app, service = build_app(settings, load_recognizer, fail)
     server = Server(
@@ -105,6 +117,8 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) 
         interface=Interfaces.ASGI,
         http=HTTPModes.auto,
         websockets=True,
+        backlog=WAITING_CONNECTIONS,
+        backpressure=OPEN_CONNECTIONS,
         log_level=LogLevels.error,  # at warning it says that this class is experimental
         log_dictconfig={"handlers": {}, "loggers": {"_granian": {"propagate": True}}},
     )
@@ -112,5 +126,8 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
     log.info("listening", address=settings.host, port=settings.port)
-    await server.serve()
+    serving = asyncio.ensure_future(server.serve())
+    await asyncio.wait([serving])
+    if not serving.cancelled():
+        serving.result()
     return exit_code

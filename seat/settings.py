@@ -103,6 +103,8 @@ class Settings(BaseModel):
     """Seconds after which a request is answered with 504."""
     stall_s: Annotated[float, Field(gt=0)] = 120.0
     """Seconds in one call of the model after which the seat is not ready; after twice that it is not live."""
+    drain_s: Seconds = 30.0
+    """Seconds that running requests get to finish when the seat is told to stop."""
     log_format: Literal["auto", "json", "console"] = "auto"
     """'auto' is readable on a terminal and JSON elsewhere."""
 

@@ -126,6 +126,24 @@ def fragmented_mp4(sound: Sound, rate: int = 48_000) -> bytes:
     return muxed(sound, rate, "m4a", movflags="frag_keyframe+empty_moov+default_base_moof", frag_duration="1000000")
 
 
+def index_bomb(entries: int) -> bytes:
+    """MP4 of 900 bytes in one fragment that claims so many samples."""
+
+    def box(kind: bytes, *parts: bytes) -> bytes:
+        content = b"".join(parts)
+        return struct.pack(">I", 8 + len(content)) + kind + content
+
+    file = fragmented_mp4(tone(0.5, 48_000))
+    head = struct.pack(
+        ">IIIII", 0x00020038, 1, 1024, 0, 0x02000000
+    )  # base is moof; duration, size and flags by default
+    run = struct.pack(">III", 1, entries, 200)
+    moof = box(
+        b"moof", box(b"mfhd", bytes(4), struct.pack(">I", 1)), box(b"traf", box(b"tfhd", head), box(b"trun", run))
+    )
+    return file[: file.index(b"moof") - 4] + moof + box(b"mdat", bytes(100))
+
+
 def with_data_size(file: bytes, nbytes: int) -> bytes:
     """A WAV whose header claims ``nbytes`` of samples, whatever follows."""
     at = file.index(b"data") + 4

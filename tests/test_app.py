@@ -236,6 +236,7 @@ async def test_names_and_types_are_hints(client: AsyncTestClient[Any], head: str
             (400, "file", "missing_required_parameter"),
         ),
         (*_form(MODEL, ('name="file"', CLIP), end=b""), (400, None, "invalid_form")),
+        (*_form(MODEL, ('name="file"', CLIP), ('name="file"', CLIP)), (400, None, "invalid_form")),
         (_form(MODEL)[0][:-30], _form()[1], (400, None, "invalid_form")),
         (b"", _form()[1], (400, None, "invalid_form")),
         (b"no boundary here", _form()[1], (400, None, "invalid_form")),

@@ -38,6 +38,14 @@ def test_a_time_is_rounded_once_and_carried(seconds: float, expected: str) -> No
     assert formats.timestamp(seconds, ",") == expected
 
 
+@pytest.mark.parametrize("seconds", [85.1045, 0.0005, 2.0015, 59.9995])
+def test_json_and_subtitles_tell_the_same_time(seconds: float) -> None:
+    """At half a millisecond too: both are rounded by one function."""
+    transcript = _transcript((seconds, seconds + 1))
+    (segment,) = formats.verbose_json(transcript, {"segment"})["segments"]
+    assert formats.timestamp(segment["start"], ",") == formats.timestamp(seconds, ",")
+
+
 def test_json_is_the_text_and_what_a_bill_counts() -> None:
     """Seconds are whole and rounded up, as OpenAI counts them."""
     assert formats.json(_transcript((0, 1))) == {"text": "Word0.", "usage": {"type": "duration", "seconds": 9}}

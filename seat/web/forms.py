@@ -16,13 +16,16 @@ from typing import Any, BinaryIO, Final, cast
 from litestar import Request
 from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser, parse_options_header
 
-from seat.errors import ClientDisconnected, MalformedForm, MissingField, TooManyParts, UploadTooLarge
+from seat.errors import ClientDisconnected, DiskFull, MalformedForm, MissingField, TooManyParts, UploadTooLarge
 
 FILE = "file"
 """The part that holds the audio, with or without a file name."""
 
 MAX_PARTS: Final = 1000
 """Parts in one form; the openai SDK sends a handful, a list of keywords a few hundred."""
+
+MAX_HEAD_BYTES: Final = 4 * 1024
+"""Bytes in one line of a part's head: a file name of 255 characters is the longest."""
 
 MAX_FIELD_BYTES: Final = 64 * 1024
 """Bytes in all text fields that are kept: a thousand times that, were it for each, is memory."""
@@ -65,7 +68,8 @@ async def read_form(
         MalformedForm: The body is not a multipart form, ends early, or does not go on.
         MissingField: There is no file.
         UploadTooLarge: The file is too large; found while it arrives.
-        TooManyParts: There are too many parts, or a text field is too large.
+        TooManyParts: There are too many parts, or too much in text fields or in a part's head.
+        DiskFull: There is no room for the file.
     """
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     if kind != "multipart/form-data":
@@ -78,7 +82,9 @@ async def read_form(
     with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES) as spool:
         reader = _FormReader(cast("BinaryIO", spool), known, limit_mib)
         try:
-            with PushMultipartParser(options["boundary"], max_segment_count=MAX_PARTS) as parser:
+            with PushMultipartParser(
+                options["boundary"], max_segment_count=MAX_PARTS, max_header_size=MAX_HEAD_BYTES
+            ) as parser:
                 received = 0
                 async for chunk in _body(request, pause_s):
                     received += len(chunk)
@@ -87,7 +93,7 @@ async def read_form(
                     for event in parser.parse(chunk):
                         await reader.take(event)
         except ParserLimitReached as fault:
-            raise TooManyParts(limit=f"{MAX_PARTS} parts") from fault
+            raise TooManyParts(limit=f"{MAX_PARTS} parts with heads of {MAX_HEAD_BYTES // 1024} KiB") from fault
         except MultipartError as fault:
             raise MalformedForm(reason="it is cut off, or its boundaries are wrong") from fault
         yield await reader.form()
@@ -124,6 +130,8 @@ class _FormReader:
     async def take(self, event: MultipartSegment | bytes | bytearray | None) -> None:
         if isinstance(event, MultipartSegment):
             self._name = event.name.removesuffix("[]")
+            if self._name == FILE and self._has_file:
+                raise MalformedForm(reason="it holds more than one file")
             self._has_file |= self._name == FILE
         elif event is None:
             await self._end()
@@ -142,12 +150,21 @@ class _FormReader:
         self._block += piece
         if len(self._block) >= IN_MEMORY_BYTES:
             block, self._block = self._block, bytearray()
-            await asyncio.to_thread(self._spool.write, block)
+            await self._write(block)
+
+    async def _write(self, block: bytearray) -> None:
+        try:
+            if self._file_bytes <= IN_MEMORY_BYTES:
+                self._spool.write(block)
+            else:
+                await asyncio.to_thread(self._spool.write, block)
+        except OSError as fault:
+            raise DiskFull from fault
 
     async def _end(self) -> None:
         block, self._block = self._block, bytearray()
         if self._name == FILE:
-            self._spool.write(block)
+            await self._write(block)
         elif self._name in self._known:
             self._fields.setdefault(self._name, []).append(block.decode(errors="replace"))
 

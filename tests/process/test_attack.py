@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import httpx
 import numpy as np
@@ -105,3 +109,35 @@ def test_audio_that_is_given_up_leaves_no_memory(fake: FakeSeat) -> None:
     before = fake.resident_mib()
     assert [fake.post(file).status_code for _ in range(4)] == [413] * 4
     assert fake.resident_mib() - before < 90  # one hour is 115 MB, and it was kept four times
+
+
+def test_a_full_disk_is_no_fault_of_the_client(start: Start) -> None:
+    """No room for the upload is 503 with a time to come back; what needs no disk is still heard."""
+    seat = start().wait_for("/health/ready")
+    resource.prlimit(seat.process.pid, resource.RLIMIT_FSIZE, (2 * MIB, 2 * MIB))
+    answer = seat.post(bytes(8 * MIB))
+    assert (503, "disk_full") == (answer.status_code, answer.json()["error"]["code"])
+    assert 1 <= int(answer.headers["retry-after"]) <= 120
+    assert seat.post(said(1, 2)).json()["text"] == "one two"
+
+
+def test_a_stalled_upload_does_not_keep_the_process_beyond_its_grace(start: Start) -> None:
+    """Told to stop, the seat waits for what is inside for SEAT_DRAIN_S, and then leaves in good order all the same."""
+    seat = start(SEAT_DRAIN_S="0.5").wait_for("/health/ready")
+    head = f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost: a\r\nContent-Type: {FORM}\r\nContent-Length: 9999\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", seat.port), PATIENCE_S) as stalled:
+        stalled.sendall(head.encode() + REST[:200])
+        seat.get("/health/live")
+        seat.process.send_signal(signal.SIGTERM)
+        assert seat.process.wait(PATIENCE_S) == 0
+    assert len(seat.log_lines(event="drain_ended")) == 1
+
+
+def test_idle_connections_do_not_starve_the_probes(fake: FakeSeat) -> None:
+    """Three hundred that were used once and stay open; a supervisor must still hear that the seat lives."""
+    with ExitStack() as stack:
+        for _ in range(300):
+            idle = stack.enter_context(socket.create_connection(("127.0.0.1", fake.port), PATIENCE_S))
+            idle.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert idle.recv(65_536).startswith(b"HTTP/1.1 200")
+        assert fake.get("/health/live").status_code == 200
