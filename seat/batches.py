@@ -30,6 +30,38 @@ class Ran:
     """What it took."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heard:
+    """What one request's windows gave, and what it took."""
+
+    recognitions: tuple[Recognition, ...]
+    """One per window, in the order they were submitted."""
+    queue_s: float
+    """Seconds until the first of its batches began."""
+    inference_s: float
+    """Seconds from then until the last ended."""
+    batch_sizes: tuple[int, ...]
+    """Windows in the batch of each window."""
+    peak_nbytes: int
+    """Bytes that the process took at most during one of its batches."""
+    rest_nbytes: int
+    """Bytes that the process took after the last of them."""
+
+    @classmethod
+    def of(cls, results: Sequence[tuple[Recognition, Ran]], submitted_at: float) -> Heard:
+        """Sum up the windows of a request that was submitted at a time of the monotonic clock."""
+        batches = [ran for _, ran in results]
+        began_at, last = min(ran.began_at for ran in batches), max(batches, key=lambda ran: ran.ended_at)
+        return cls(
+            recognitions=tuple(recognition for recognition, _ in results),
+            queue_s=began_at - submitted_at,
+            inference_s=last.ended_at - began_at,
+            batch_sizes=tuple(ran.size for ran in batches),
+            peak_nbytes=max(ran.footprint.peak for ran in batches),
+            rest_nbytes=last.footprint.rest_after,
+        )
+
+
 @dataclass(slots=True, eq=False)
 class Ticket:
     """One request's place in the queue."""

@@ -20,8 +20,9 @@ from seat.executor import Executor
 from seat.faults import is_shortage
 from seat.memory import Governor, MemoryStatistics, cap_nbytes
 from seat.meter import MIB
+from seat.queueing import QueueLimits
 from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
-from seat.scheduler import QueueLimits, Scheduler
+from seat.scheduler import Scheduler
 from seat.settings import Settings
 from seat.telemetry import log, note_timings
 from seat.transcriber import Progress, Transcriber, TranscriberLimits, unheard

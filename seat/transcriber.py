@@ -14,9 +14,10 @@ from types import TracebackType
 from typing import BinaryIO, Literal, Self
 
 from seat import audio
+from seat.batches import Heard
 from seat.errors import DeadlineExceeded, QueueFull
 from seat.recognizer import SAMPLE_RATE, Vocabulary, Waveform
-from seat.scheduler import Heard, Scheduler
+from seat.scheduler import Scheduler
 from seat.transcript import Timings, Transcript
 from seat.windows import Window, WindowLimits, follow, plan, quietest_point, stitch, without_tail
 

@@ -17,6 +17,7 @@ ORDER = [
     ["recognizer"],
     ["settings", "audio", "words", "formats", "telemetry", "executor"],
     ["windows", "batches", "weights"],
+    ["queueing"],
     ["scheduler"],
     ["transcriber"],
     ["service"],

@@ -13,8 +13,9 @@ from seat.errors import DeviceLost, ExceedsMemory, MemoryLimit, QueueFull, Recog
 from seat.executor import Executor
 from seat.memory import Governor
 from seat.meter import MIB
+from seat.queueing import QueueLimits
 from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
-from seat.scheduler import QueueLimits, Scheduler
+from seat.scheduler import Scheduler
 from tests.fakes import FakeMeter, FakeRecognizer, Hunger, hear, speech
 
 LIMITS = QueueLimits(audio_s=100, batch_s=30)
@@ -94,7 +95,7 @@ async def test_only_the_faulty_members_of_a_batch_fail() -> None:
         answers = await asyncio.gather(
             *(scheduler.recognize([speech([1] * count)]) for count in (3, 2, 5, 4)), return_exceptions=True
         )
-        assert scheduler.statistics().windows == 0
+        assert scheduler.statistics().queue.windows == 0
     assert [isinstance(answer, RecognitionFailed) for answer in answers] == [False, True, False, True]
     assert isinstance(answers[1].__cause__, ValueError)
 
@@ -120,10 +121,10 @@ async def test_a_request_that_is_cancelled_leaves_the_queue() -> None:
         await asyncio.to_thread(begun.wait, 5)
         doomed = asyncio.create_task(scheduler.recognize([speech([2] * 9), speech([2] * 8)]))
         await asyncio.sleep(0)
-        assert scheduler.statistics().windows == 2
+        assert scheduler.statistics().queue.windows == 2
         doomed.cancel()
         await asyncio.wait([doomed])
-        assert scheduler.statistics().windows == 0
+        assert scheduler.statistics().queue.windows == 0
         release.set()
         await running
     assert recognizer.batches == [[len(speech([1]))]]
@@ -252,7 +253,7 @@ async def test_what_can_never_fit_is_refused_before_it_waits() -> None:
         async with Scheduler(executor, recognizer, governor, LIMITS, lambda _fault: None) as scheduler:
             with pytest.raises(ExceedsMemory):
                 await scheduler.recognize([np.zeros(60 * SAMPLE_RATE, np.int16)])
-            assert scheduler.statistics().windows == 0
+            assert scheduler.statistics().queue.windows == 0
 
 
 async def test_after_a_fatal_fault_everybody_is_answered_and_nothing_runs() -> None:

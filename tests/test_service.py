@@ -375,7 +375,7 @@ async def test_graphs_are_captured_for_the_largest_batch_and_no_batch_is_larger(
         await asyncio.to_thread(held.begun.wait, 5)
         others = [asyncio.create_task(service.transcribe(_wav(speech([2])))) for _ in range(10)]
         async with asyncio.timeout(5):
-            while service._scheduler is None or service._scheduler.statistics().windows < len(others):
+            while service._scheduler is None or service._scheduler.statistics().queue.windows < len(others):
                 await asyncio.sleep(0.001)
         held.armed.clear()
         held.release.set()

@@ -15,8 +15,9 @@ from seat.errors import MemoryLimit
 from seat.executor import Executor
 from seat.memory import Governor
 from seat.meter import MIB
+from seat.queueing import QueueLimits
 from seat.recognizer import SAMPLE_RATE
-from seat.scheduler import QueueLimits, Scheduler
+from seat.scheduler import Scheduler
 from seat.transcript import Timings
 from tests.fakes import FakeMeter, FakeRecognizer, speech
 

@@ -1,0 +1,134 @@
+"""Hold the windows that wait, say who may join them, and choose who runs next. Knows limits and order; runs nothing."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from seat.batches import Entry, Ticket, choose_batch
+from seat.errors import QueueFull
+from seat.recognizer import SAMPLE_RATE, Waveform
+
+LONGEST_RETRY_AFTER_S = 120
+"""The openai SDK does not retry after a longer time."""
+
+FIRST_GUESS = 0.05
+"""Seconds of computing for a second of audio, before any was computed; that of a processor."""
+
+EASING = 0.1
+"""Weight of a batch's own figure in what is learnt from it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueLimits:
+    """How much may wait, and how much may run at once."""
+
+    audio_s: float
+    """Seconds of audio that may wait; one request always may."""
+    batch_s: float
+    """Seconds of audio in one batch, padding included; one window always fits. Memory may allow less."""
+    idle_s: float | None = None
+    """Seconds without work after which the weights leave the device; None for never."""
+    windows: int | None = None
+    """Windows in one batch; None for as many as its seconds allow."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueStatistics:
+    """What waits."""
+
+    requests: int
+    """Requests with at least one window that has not begun."""
+    windows: int
+    """Windows that have not begun."""
+    audio_s: float
+    """Seconds of audio in them."""
+
+
+class Queue:
+    """Windows of all requests, in no order: the order is made when the next batch is chosen."""
+
+    def __init__(self, limits: QueueLimits, fits: Callable[[float], bool]) -> None:
+        """Begin empty.
+
+        Args:
+            limits: How much may wait and run.
+            fits: Whether so many seconds of padded audio are predicted to fit the memory.
+        """
+        self._limits, self._fits = limits, fits
+        self._entries: list[Entry] = []
+        self._arrivals = 0
+        self._short_led = False  # the last batch was led by a short request: a file's turn, where one waits
+        self._seconds_per_audio_s = FIRST_GUESS
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    def statistics(self) -> QueueStatistics:
+        """What waits right now."""
+        return QueueStatistics(
+            requests=len({entry.ticket.arrival for entry in self._entries}),
+            windows=len(self._entries),
+            audio_s=_audio_s([entry.waveform for entry in self._entries]),
+        )
+
+    def admit(self, waveforms: Sequence[Waveform], deadline_at: float) -> Ticket:
+        """Let a request in, and give it its place.
+
+        Raises:
+            QueueFull: As much waits as may wait, or so much that the answer would come too late.
+        """
+        served = min((entry.ticket.served for entry in self._entries if entry.ticket.long), default=0)
+        ticket = Ticket(arrival=self._arrivals + 1, long=len(waveforms) > 1, deadline_at=deadline_at, served=served)
+        now = self.statistics()
+        late_s = time.monotonic() + self._predicted_wait_s(ticket) - deadline_at
+        full = now.audio_s + _audio_s(waveforms) > self._limits.audio_s
+        if now.requests and (full or late_s > 0):
+            passes_s = max(late_s, now.audio_s * self._seconds_per_audio_s if full else 0.0)
+            retry_after_s = min(LONGEST_RETRY_AFTER_S, max(1, math.ceil(passes_s)))
+            raise QueueFull(waiting=f"{now.audio_s:.0f} seconds of audio", retry_after_s=retry_after_s)
+        self._arrivals += 1
+        return ticket
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Let windows of an admitted request wait."""
+        self._entries += entries
+
+    def forget_done(self) -> None:
+        """Drop windows that nobody waits for any more."""
+        self._entries = [entry for entry in self._entries if not entry.future.done()]
+
+    def take(self) -> list[Entry]:
+        """Move what runs next out of the queue; there must be something in it."""
+        batch = choose_batch(self._entries, self._may_run, self._limits.windows, long_leads=self._short_led)
+        self._short_led = not batch[0].ticket.long
+        for entry in batch:
+            entry.ticket.served += 1
+        chosen = set(map(id, batch))
+        self._entries = [entry for entry in self._entries if id(entry) not in chosen]
+        return batch
+
+    def take_all(self) -> list[Entry]:
+        """Empty the queue."""
+        entries, self._entries = self._entries, []
+        return entries
+
+    def learn(self, seconds: float, audio_s: float) -> None:
+        """Take in how long a batch took, for predictions."""
+        self._seconds_per_audio_s += EASING * (seconds / audio_s - self._seconds_per_audio_s)
+
+    def _may_run(self, padded_samples: int) -> bool:
+        padded_s = padded_samples / SAMPLE_RATE
+        return padded_s <= self._limits.batch_s and self._fits(padded_s)
+
+    def _predicted_wait_s(self, ticket: Ticket) -> float:
+        """Seconds until a request would begin to run: a file waits for all, a clip for clips and every other batch."""
+        ahead = [entry for entry in self._entries if ticket.long or not entry.ticket.long]
+        batches = 1 if ticket.long or len(ahead) == len(self._entries) else 2
+        return batches * self._seconds_per_audio_s * _audio_s([entry.waveform for entry in ahead])
+
+
+def _audio_s(waveforms: Sequence[Waveform]) -> float:
+    return sum(map(len, waveforms)) / SAMPLE_RATE
