@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Callable
 from functools import partial
+from importlib import resources
 
 from granian.constants import HTTPModes, Interfaces
 from granian.log import LogLevels
@@ -89,6 +90,13 @@ def _unusable(host: str, port: int) -> str | None:
     return None
 
 
+def _example(settings: Settings) -> str:
+    """A command to paste that has a bundled clip transcribed."""
+    clip = resources.files("seat") / "demo" / "clips" / "call.flac"
+    url = f"http://{settings.host}:{settings.port}/v1/audio/transcriptions"
+    return f"curl {url} -F model={settings.model_id} -F file=@{clip}"
+
+
 async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) -> int:
     exit_code = 0
 
@@ -125,7 +133,7 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
-    log.info("listening", address=settings.host, port=settings.port)
+    log.info("listening", address=settings.host, port=settings.port, try_it=_example(settings))
     serving = asyncio.ensure_future(server.serve())
     await asyncio.wait([serving])
     if not serving.cancelled():
