@@ -138,7 +138,7 @@ class _Source:
             return b""
         try:
             return self._file.read(nbytes)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a disk that fails; a file that its owner closed
             self._stopped_by = error
             return b""
 

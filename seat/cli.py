@@ -131,18 +131,20 @@ def room(
     """Show what a shared card has room for beside a seat."""
     import json
 
-    import httpx
-
     from seat import room as rooms
     from seat import settings
+    from seat.client import Client, NoTranscript
     from seat.gpu.device import card as read_card
     from seat.memory import cap_nbytes
 
     with _sentences():
         wanted = settings.read(device=device)
         try:
-            memory = httpx.get(f"{url or f'http://{wanted.host}:{wanted.port}'}/health", timeout=5).json()["memory"]
-        except (httpx.HTTPError, ValueError, KeyError):
+            with Client(url or wanted.url, timeout_s=5) as client:
+                memory = client.health()["memory"]
+        except NoTranscript:
+            if url:
+                raise
             memory = None
         seat = rooms.Seat.of_health(memory) if memory else None
         card = read_card(wanted.device)

@@ -138,17 +138,9 @@ def by_server(client: Client, model_name: str | None, output_format: OutputForma
 
 def written(transcript: Transcript, output_format: OutputFormat) -> str:
     """The transcript in a format, as a server would send it, with a line feed at its end."""
-    match output_format:
-        case OutputFormat.TEXT:
-            return formats.text(transcript)
-        case OutputFormat.SRT:
-            return formats.srt(transcript)
-        case OutputFormat.VTT:
-            return formats.vtt(transcript)
-        case OutputFormat.JSON:
-            answer = formats.json(transcript)
-        case OutputFormat.VERBOSE_JSON:
-            answer = formats.verbose_json(transcript, GRANULARITIES)
+    answer = formats.render(transcript, output_format.value, GRANULARITIES)
+    if isinstance(answer, str):
+        return answer
     return json.dumps(answer, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 

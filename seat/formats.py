@@ -25,6 +25,23 @@ def _seconds(seconds: float) -> float:
     return milliseconds(seconds) / 1000
 
 
+def render(
+    transcript: Transcript, response_format: Format, granularities: Collection[Granularity]
+) -> str | dict[str, Any]:
+    """The transcript in any format: text, or an object for JSON."""
+    match response_format:
+        case "json":
+            return json(transcript)
+        case "verbose_json":
+            return verbose_json(transcript, granularities)
+        case "text":
+            return text(transcript)
+        case "srt":
+            return srt(transcript)
+        case "vtt":
+            return vtt(transcript)
+
+
 def text(transcript: Transcript) -> str:
     """The words on one line, with a line feed at the end as OpenAI sends it."""
     return transcript.text + "\n"

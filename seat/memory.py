@@ -182,7 +182,7 @@ class Governor:
         need = self._floor + self._settled_rate * longest_s
         if self._cap is not None and need > self._cap:
             raise self._too_small(need)
-        self._highest = round(need)
+        self._highest = max(self._highest, self._floor)
 
     def shortfall(self, longest_s: float) -> CapTooSmall:
         """The refusal where a warm-up ran out of memory, with an estimate of what would have been enough."""

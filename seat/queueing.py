@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from seat.batches import Entry, Ticket, choose_batch
@@ -61,7 +62,9 @@ class Queue:
         self._entries: list[Entry] = []
         self._arrivals = 0
         self._short_led = False  # the last batch was led by a short request: a file's turn, where one waits
+        self._to_come_s = 0.0
         self._seconds_per_audio_s = FIRST_GUESS
+        self._learnt = False
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -71,7 +74,7 @@ class Queue:
         return QueueStatistics(
             requests=len({entry.ticket.arrival for entry in self._entries}),
             windows=len(self._entries),
-            audio_s=_audio_s([entry.waveform for entry in self._entries]),
+            audio_s=_audio_s([entry.waveform for entry in self._entries]) + self._to_come_s,
         )
 
     def admit(self, waveforms: Sequence[Waveform], deadline_at: float) -> Ticket:
@@ -91,6 +94,22 @@ class Queue:
             raise QueueFull(waiting=f"{now.audio_s:.0f} seconds of audio", retry_after_s=retry_after_s)
         self._arrivals += 1
         return ticket
+
+    @contextmanager
+    def reserved(self, waveforms: Sequence[Waveform]) -> Iterator[Callable[[Waveform], None]]:
+        """Count windows of an admitted request that come one after the other; call what is given as each one comes."""
+        to_come_s = _audio_s(waveforms)
+        self._to_come_s += to_come_s
+
+        def comes(waveform: Waveform) -> None:
+            nonlocal to_come_s
+            self._to_come_s -= _audio_s([waveform])
+            to_come_s -= _audio_s([waveform])
+
+        try:
+            yield comes
+        finally:
+            self._to_come_s -= to_come_s
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Let windows of an admitted request wait."""
@@ -116,8 +135,9 @@ class Queue:
         return entries
 
     def learn(self, seconds: float, audio_s: float) -> None:
-        """Take in how long a batch took, for predictions."""
-        self._seconds_per_audio_s += EASING * (seconds / audio_s - self._seconds_per_audio_s)
+        """Take in how long a batch took, for predictions; the first one counts in full."""
+        weight, self._learnt = EASING if self._learnt else 1.0, True
+        self._seconds_per_audio_s += weight * (seconds / audio_s - self._seconds_per_audio_s)
 
     def _may_run(self, padded_samples: int) -> bool:
         padded_s = padded_samples / SAMPLE_RATE

@@ -84,7 +84,7 @@ class ModelInfo:
     dtype: str
     """Number type of the encoder's weights: 'float32', 'bfloat16'."""
     languages: tuple[str, ...]
-    """ISO 639-1 codes of what the model was trained on."""
+    """ISO 639-1 codes of what the model speaks; English is assumed, as no checkpoint tells."""
     versions: dict[str, str]
     """Versions of what computes: torch, nemo, cuda, driver."""
     compiled: bool = False

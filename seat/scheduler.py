@@ -72,6 +72,7 @@ class Scheduler:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.create_task(self._serve(), name="scheduler")
+        self._loop.add_done_callback(self._ended)
         return self
 
     async def __aexit__(
@@ -83,6 +84,15 @@ class Scheduler:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._loop
         self._settle_all(ShuttingDown)
+
+    def _ended(self, loop: asyncio.Task[None]) -> None:
+        """Tell that nothing runs any more, where the loop itself raised: a bug of ours must not be silent."""
+        if not loop.cancelled() and (fault := loop.exception()) is not None:
+            self._lose(fault)
+
+    def learn(self, seconds: float, audio_s: float) -> None:
+        """Take in how long so many seconds of audio took before anybody asked, for predictions."""
+        self._queue.learn(seconds, audio_s)
 
     def statistics(self) -> SchedulerStatistics:
         """What waits right now, and what has been done."""
@@ -131,10 +141,12 @@ class Scheduler:
         ticket, submitted_at = self._admit([chunk.waveform for chunk in chunks], deadline_at), time.monotonic()
         results: list[tuple[Recognition, Ran]] = []
         carried: object | None = None
-        for turn, chunk in enumerate(chunks):
-            entry = _entry(chunk.waveform, turn, ticket, replace(chunk, carried=carried))
-            results += await self._run_all([entry], on_recognized)
-            carried = entry.carried
+        with self._queue.reserved([chunk.waveform for chunk in chunks]) as comes:
+            for turn, chunk in enumerate(chunks):
+                entry = _entry(chunk.waveform, turn, ticket, replace(chunk, carried=carried))
+                comes(chunk.waveform)
+                results += await self._run_all([entry], on_recognized)
+                carried = entry.carried
         return Heard.of(results, submitted_at)
 
     async def _run_all(
@@ -178,7 +190,10 @@ class Scheduler:
             async with asyncio.timeout(None if self.weights.released else self._idle_s):
                 await self._arrived.wait()
         except TimeoutError:
-            await self.weights.release()
+            try:
+                await self.weights.release()
+            except Exception as fault:  # noqa: BLE001  only what is fatal comes here
+                self._lose(fault)
 
     async def _restore(self) -> bool:
         """Bring the weights back; where that fails, who waits hears of it, and the next request tries again."""
@@ -258,13 +273,13 @@ class Scheduler:
             raise RuntimeError(message)
         return recognitions
 
-    def _lose(self, fault: Exception) -> None:
+    def _lose(self, fault: BaseException) -> None:
         """Answer everybody, and say that this process is of no use any more."""
         self._lost = True
         self._settle_all(DeviceLost, fault)
         self._on_lost(fault)
 
-    def _settle_all(self, kind: Callable[[], SeatError], cause: Exception | None = None) -> None:
+    def _settle_all(self, kind: Callable[[], SeatError], cause: BaseException | None = None) -> None:
         for entry in self._queue.take_all() + self._running:
             _settle(entry, _because(cause, kind()))
         self._running = []
@@ -280,7 +295,7 @@ def _tell(number: int, on_recognized: Callable[[int], None], future: asyncio.Fut
         on_recognized(number)
 
 
-def _because(cause: Exception | None, fault: SeatError) -> SeatError:
+def _because(cause: BaseException | None, fault: SeatError) -> SeatError:
     fault.__cause__ = cause
     return fault
 

@@ -93,8 +93,8 @@ def _unusable(host: str, port: int) -> str | None:
 def _example(settings: Settings) -> str:
     """A command to paste that has a bundled clip transcribed."""
     clip = resources.files("seat") / "demo" / "clips" / "call.flac"
-    url = f"http://{settings.host}:{settings.port}/v1/audio/transcriptions"
-    return f"curl {url} -F model={settings.model_id} -F file=@{clip}"
+    key = "-H 'Authorization: Bearer KEY' " if settings.api_keys else ""
+    return f"curl {settings.url}/v1/audio/transcriptions {key}-F model={settings.model_id} -F file=@{clip}"
 
 
 async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) -> int:
@@ -103,12 +103,18 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) 
     def fail(fault: BaseException) -> None:
         nonlocal exit_code
         exit_code = 1
-        event = "cannot_start" if service.info is None else "device_lost"
-        log.error(event, reason=str(fault), exc_info=None if isinstance(fault, CannotStart) else fault)
-        server.stop()  # type: ignore[no-untyped-call]
+        trace = None if isinstance(fault, CannotStart) else fault
+        if service.info is None:
+            log.error("cannot_start", reason=str(fault), exc_info=trace)
+        else:
+            log.error("device_lost", reason=str(fault), exc_info=trace)
+        leave()
 
     def stop(name: str) -> None:
         log.info("stopping", signal=name)
+        leave()
+
+    def leave() -> None:
         service.stop_admission()
         server.stop()  # type: ignore[no-untyped-call]
         loop.call_later(settings.drain_s, give_up)

@@ -35,7 +35,7 @@ def _split(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
-Seconds = Annotated[float, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Frames = Annotated[int, Field(ge=1)]
 
 
@@ -107,6 +107,11 @@ class Settings(BaseModel):
     """Seconds that running requests get to finish when the seat is told to stop."""
     log_format: Literal["auto", "json", "console"] = "auto"
     """'auto' is readable on a terminal and JSON elsewhere."""
+
+    @property
+    def url(self) -> str:
+        """Where a client on this machine finds the seat."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     @property
     def model_id(self) -> str:

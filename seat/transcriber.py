@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import BinaryIO, Literal, Self
 
 from seat import audio
 from seat.batches import Heard
-from seat.errors import DeadlineExceeded, QueueFull
+from seat.errors import DeadlineExceeded, QueueFull, Unavailable
 from seat.recognizer import SAMPLE_RATE, Vocabulary, Waveform
 from seat.scheduler import Scheduler
 from seat.transcript import Timings, Transcript
@@ -150,11 +151,13 @@ class Transcriber:
         waveforms = [window.cut(waveform) for window in windows]
         heard = await self._scheduler.recognize(waveforms, recognized, deadline_at=deadline_at)
         empty = [number for number, recognition in enumerate(heard.recognitions) if not recognition.tokens]
-        again = {number: shorter for number in empty if (shorter := without_tail(windows[number], waveform))}
+        again = await asyncio.to_thread(_without_tails, windows, empty, waveform) if empty else {}
         if not again:
             return heard
-        shorter_ones = [window.cut(waveform) for window in again.values()]
-        retried = await self._scheduler.recognize(shorter_ones, deadline_at=deadline_at)
+        try:
+            retried = await self._scheduler.recognize(list(again.values()), deadline_at=deadline_at)
+        except Unavailable:
+            return heard  # what there is, is an answer
         second = dict(zip(again, retried.recognitions, strict=True))
         return replace(
             heard,
@@ -179,7 +182,16 @@ class Transcriber:
             return await asyncio.shield(prepared)
         except asyncio.CancelledError:
             cancelled.set()
-            if not submitted.cancel():
-                await asyncio.wait([prepared])
+            submitted.cancel()
+            while not prepared.done():  # also where it is cancelled again meanwhile
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([prepared])
+            if not prepared.cancelled():
                 prepared.exception()  # whatever it is, nobody waits for it
             raise
+
+
+def _without_tails(windows: Sequence[Window], empty: Sequence[int], waveform: Waveform) -> dict[int, Waveform]:
+    """What to try once more, by the number of the window in which nothing was heard."""
+    shorter = {number: without_tail(windows[number], waveform) for number in empty}
+    return {number: window.cut(waveform) for number, window in shorter.items() if window is not None}

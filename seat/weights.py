@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from seat.executor import Executor
+from seat.faults import is_fatal
 from seat.memory import Governor
 from seat.meter import MIB
 from seat.recognizer import Recognizer
@@ -36,14 +37,20 @@ class Weights:
         self._restore_s: float | None = None
 
     async def release(self) -> None:
-        """Take them off; where that fails, they stay and the log says why."""
+        """Take them off; where that fails, they stay and the log says why.
+
+        Raises:
+            Exception: It failed so that the device computes nothing any more.
+        """
         try:
-            self._release_s, rest_mib = await self._moved(self._recognizer.release)
-        except Exception as fault:  # noqa: BLE001  whatever it is, the seat serves on
+            self._release_s = await self._moved(self._recognizer.release)
+        except Exception as fault:
             log.warning("release_failed", reason=f"{type(fault).__name__}: {fault}")
+            if is_fatal(fault):
+                raise
             return
         self.released = True
-        log.info("released", release_s=round(self._release_s, 3), rest_mib=rest_mib)
+        log.info("released", release_s=round(self._release_s, 3), rest_mib=await self._rest_mib())
 
     async def restore(self) -> None:
         """Bring them back.
@@ -52,24 +59,28 @@ class Weights:
             Exception: They cannot be; they stay away, and it may be tried again.
         """
         try:
-            self._restore_s, rest_mib = await self._moved(self._recognizer.restore)
+            self._restore_s = await self._moved(self._recognizer.restore)
         except Exception as fault:
             log.warning("restore_failed", reason=f"{type(fault).__name__}: {fault}")
             raise
         self.released = False
-        log.info("restored", restore_s=round(self._restore_s, 3), rest_mib=rest_mib)
+        log.info("restored", restore_s=round(self._restore_s, 3), rest_mib=await self._rest_mib())
 
     def statistics(self) -> WeightsStatistics:
         """Where they are right now."""
         return WeightsStatistics(released=self.released, release_s=self._release_s, restore_s=self._restore_s)
 
-    async def _moved(self, move: Callable[[], None]) -> tuple[float, int]:
-        """Seconds that a move took, and MiB that the process takes after it."""
+    async def _moved(self, move: Callable[[], None]) -> float:
+        """Seconds that a move took."""
 
         def measured() -> float:
             began_at = time.monotonic()
             move()
-            self._governor.recount()
             return time.monotonic() - began_at
 
-        return await self._executor.run(measured), self._governor.statistics().rest // MIB
+        return await self._executor.run(measured)
+
+    async def _rest_mib(self) -> int:
+        """MiB that the process takes after a move."""
+        await self._executor.run(self._governor.recount)
+        return self._governor.statistics().rest // MIB

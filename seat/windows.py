@@ -21,6 +21,10 @@ QUIET_SPAN = SAMPLE_RATE // 20
 """Samples over which loudness is averaged when a quiet point is sought: 50 ms, about the closure of a plosive."""
 
 
+SEAM_FRAMES = 2
+"""Encoder frames by which two windows may differ on where the middle of a word is: one by what they hear, and less than
+one because their frames do not begin at the same samples."""
+
 SILENCE_LEVEL = 100
 """Samples up to this size, 50 dB below full scale, are silence behind speech."""
 
@@ -127,7 +131,12 @@ def plan(samples: int, limits: WindowLimits, quietest: Callable[[int, int], int]
 
 
 def quietest_point(audio: Waveform, first: int, last: int) -> int:
-    """Find the middle of the quietest `QUIET_SPAN` between two samples, the latest one among equals."""
+    """Find the middle of the quietest `QUIET_SPAN` between two samples, the latest one among equals.
+
+    Where they are nearer than that, there is nothing to choose.
+    """
+    if last - first <= QUIET_SPAN:
+        return last
     stretch = audio[first:last].astype(np.float32)
     energy = np.concatenate(([0.0], np.cumsum(stretch * stretch, dtype=np.float64)))
     loudness = energy[QUIET_SPAN:] - energy[:-QUIET_SPAN]
@@ -176,7 +185,7 @@ def stitch(
         spoken_words(recognition, vocabulary, offset_s=window.start / SAMPLE_RATE, audio_s=audio_s)
         for window, recognition in zip(windows, recognitions, strict=True)
     ]
-    return _transcript(_joined(windows, heard), vocabulary, audio_s, language)
+    return _transcript(_joined(windows, heard, vocabulary.frame_s), vocabulary, audio_s, language)
 
 
 def follow(
@@ -213,7 +222,7 @@ def _transcript(words: Sequence[SpokenWord], vocabulary: Vocabulary, audio_s: fl
     return Transcript(segments=sentences(apart), duration_s=audio_s, language=language)
 
 
-def _joined(windows: Sequence[Window], heard: Sequence[list[SpokenWord]]) -> list[SpokenWord]:
+def _joined(windows: Sequence[Window], heard: Sequence[list[SpokenWord]], frame_s: float) -> list[SpokenWord]:
     """Keep each window's words by their middle within its core, and mend the two faults a seam can have.
 
     A word that both sides place just inside is kept once, with its mark; one that both place just outside is not lost.
@@ -226,9 +235,10 @@ def _joined(windows: Sequence[Window], heard: Sequence[list[SpokenWord]]) -> lis
         core = [word for word in words if begin_s <= word.middle_s < end_s]
         before = [word for word in words if word.middle_s < begin_s]
         after = [word for word in words if word.middle_s >= end_s]
-        if pending and before and _same(pending, before[-1]) and not (kept and _same(kept[-1], pending)):
+        lost = pending and before and _same(pending, before[-1], frame_s)
+        if pending and lost and not (kept and _same(kept[-1], pending, frame_s)):
             kept.append(pending)
-        if kept and core and _same(kept[-1], core[0]):
+        if kept and core and _same(kept[-1], core[0], frame_s):
             kept[-1] = max(kept[-1], core[0], key=lambda word: len(word.word.text))
             core = core[1:]
         kept += core
@@ -236,10 +246,15 @@ def _joined(windows: Sequence[Window], heard: Sequence[list[SpokenWord]]) -> lis
     return kept
 
 
-def _same(one: SpokenWord, other: SpokenWord) -> bool:
-    """Whether two windows heard the same word: at overlapping times first, then with the same letters."""
+def _same(one: SpokenWord, other: SpokenWord, frame_s: float) -> bool:
+    """Whether two windows heard the same word: at one time first, then with the same letters.
+
+    They may place it a frame apart, and it may be one frame long; two words said one after the other share no time.
+    """
     overlap_s = min(one.word.end_s, other.word.end_s) - max(one.word.start_s, other.word.start_s)
-    return overlap_s > 0 and _letters(one.word) == _letters(other.word)
+    shorter_s = min(one.word.end_s - one.word.start_s, other.word.end_s - other.word.start_s)
+    near = abs(one.middle_s - other.middle_s) <= SEAM_FRAMES * frame_s
+    return (near or overlap_s >= shorter_s / 2) and _letters(one.word) == _letters(other.word)
 
 
 def _letters(word: Word) -> str:

@@ -417,6 +417,14 @@ async def test_one_line_tells_a_request(client: AsyncTestClient[Any]) -> None:
     assert "clip.wav" not in written
 
 
+async def test_a_gateways_health_check_is_healthy(client: AsyncTestClient[Any]) -> None:
+    """LiteLLM posts 0.66 s at 22,050 Hz, mono; any 2xx will do, and the length is the sound's."""
+    file = io.BytesIO()
+    soundfile.write(file, np.zeros(14_553, np.int16), 22_050, format="WAV", subtype="PCM_16")
+    response = await _post(client, file.getvalue(), response_format="verbose_json")
+    assert (200, 0.66) == (response.status_code, response.json()["duration"])
+
+
 @pytest.mark.parametrize("make", [lambda: np.zeros(0, np.int16), lambda: np.zeros(1, np.int16)])
 async def test_next_to_nothing_is_a_right_answer(client: AsyncTestClient[Any], make: Callable[[], Waveform]) -> None:
     """A header without samples, or one sample: empty text and the right duration."""

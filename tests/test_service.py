@@ -30,7 +30,7 @@ from seat.errors import (
 from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, Recognition, Recognizer, Waveform
 from seat.service import Service, State
-from tests.fakes import FakeMeter, FakeRecognizer, Hunger, speech
+from tests.fakes import SPOKEN, FakeMeter, FakeRecognizer, Hunger, speech
 
 
 def _wav(waveform: Waveform) -> io.BytesIO:
@@ -68,7 +68,7 @@ async def test_warm_up_ascends_to_the_longest_window() -> None:
     recognizer = FakeRecognizer()
     async with _service(recognizer, warmup_seconds="8,1", window_s=20, window_context_s="6,4") as service:
         await _ready(service)
-    assert recognizer.batches == [[seconds * SAMPLE_RATE] for seconds in (1, 8, 30)]
+    assert recognizer.batches == [[SAMPLE_RATE] * 2] + [[seconds * SAMPLE_RATE] for seconds in (1, 8, 30)]
 
 
 async def test_a_model_that_does_not_load_is_told_to_whoever_runs_the_process() -> None:
@@ -426,3 +426,27 @@ async def test_nothing_of_a_request_outlives_it() -> None:
         gc.collect()
         assert held
         assert [reference() is None for reference in held] == [True] * len(held)
+
+
+async def test_an_hour_passes_whole_or_is_refused_and_never_in_part() -> None:
+    """Sixty-one minutes: 413 by default, every word where no limit is set."""
+    digits = [number % 10 for number in range(3660)]
+    file = _wav(speech(digits))
+    async with _service(FakeRecognizer()) as service:
+        await _ready(service)
+        with pytest.raises(AudioTooLong):
+            await service.transcribe(file)
+    async with _service(FakeRecognizer(), max_audio_s=0) as service:
+        await _ready(service)
+        transcript = await service.transcribe(file)
+    assert [word.text for word in transcript.words] == [SPOKEN[digit] for digit in digits]
+    assert 3659 < transcript.duration_s < 3662
+
+
+@pytest.mark.parametrize("device, warned", [("auto", True), ("cpu", False)])
+async def test_falling_to_the_processor_is_a_warning(device: str, *, warned: bool) -> None:
+    """Where it was not asked for by name."""
+    with capture_logs() as lines:
+        async with _service(FakeRecognizer(), device=device) as service:
+            await _ready(service)
+    assert any(line["event"] == "no_gpu" and line["log_level"] == "warning" for line in lines) == warned

@@ -72,6 +72,7 @@ def test_what_is_handed_in_wins_over_the_environment() -> None:
         ({"SEAT_WINDWO_S": "3"}, "SEAT_WINDWO_S is not a setting; did you mean SEAT_WINDOW_S?"),
         ({"SEAT_DEVICE": "gpu"}, "SEAT_DEVICE='gpu'"),
         ({"SEAT_PORT": "many"}, "SEAT_PORT='many'"),
+        ({"SEAT_WINDOW_CONTEXT_S": "inf,5"}, "SEAT_WINDOW_CONTEXT_S"),
         ({"SEAT_WINDOW_CONTEXT_S": "3"}, "SEAT_WINDOW_CONTEXT_S"),
         ({"SEAT_MODEL_SHA256": "abc"}, "SEAT_MODEL_SHA256"),
     ],
@@ -88,6 +89,12 @@ def test_all_problems_are_named_at_once() -> None:
     with pytest.raises(InvalidSettings) as caught:
         settings.read({"SEAT_NOPE": "1", "SEAT_PORT": "-1", "SEAT_DTYPE": "int8"})
     assert len(str(caught.value).splitlines()) == 1 + 3
+
+
+@pytest.mark.parametrize("host, url", [("127.0.0.1", "http://127.0.0.1:8300"), ("::1", "http://[::1]:8300")])
+def test_the_address_can_be_pasted(host: str, url: str) -> None:
+    """Also where it is one of IPv6."""
+    assert settings.read({"SEAT_HOST": host}).url == url
 
 
 def test_a_key_is_not_printed() -> None:

@@ -1,5 +1,6 @@
 """Plans cover the audio, and stitching loses and doubles nothing."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -93,6 +94,43 @@ def test_the_loudest_samples_do_not_overflow() -> None:
     audio = np.full(4 * SAMPLE_RATE, -32768, np.int16)
     audio[2 * SAMPLE_RATE : 2 * SAMPLE_RATE + 2000] = 20
     assert 2 * SAMPLE_RATE <= quietest_point(audio, 0, 4 * SAMPLE_RATE) <= 2 * SAMPLE_RATE + 2000
+
+
+def test_where_there_is_no_room_for_a_choice_the_cut_is_where_it_must_be() -> None:
+    """Without context behind the core, or with less than the span that is averaged."""
+    audio = speech([1, 2, 3])
+    assert [quietest_point(audio, first, 16000) for first in (16000, 15990, 15200)] == [16000, 16000, 16000]
+    transcript = _transcribe(speech([3] * 60), WindowLimits.of_seconds(7, (2, 0)))
+    assert len(transcript.words) == 60
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    digits=st.lists(st.integers(0, 9), min_size=20, max_size=60),
+    core_s=st.floats(2, 9),
+    gap_s=st.floats(0.1, 0.8),
+    seed=st.integers(0, 999),
+    frames=st.integers(1, 5),
+)
+def test_windows_that_differ_by_a_frame_still_agree(
+    digits: list[int], core_s: float, gap_s: float, seed: int, frames: int
+) -> None:
+    """Each may place a word a frame early or late, and a word may be one frame long: none is lost, none doubled."""
+    random, limits = np.random.default_rng(seed), WindowLimits.of_seconds(core_s, (2, 2))
+    audio = speech(digits, gap_s=gap_s)
+    windows = plan(len(audio), limits, lambda _, last: last)
+    heard = [
+        replace(
+            recognition,
+            frames=tuple(max(0, frame + int(random.integers(-1, 1))) for frame in recognition.frames),
+            durations=(frames,) * len(recognition.tokens),
+        )
+        for recognition in (hear(window.cut(audio)) for window in windows)
+    ]
+    for window, recognition in zip(windows, heard, strict=True):
+        assert list(recognition.frames) == sorted(recognition.frames), window
+    transcript = stitch(windows, heard, VOCABULARY, samples=len(audio), language="en")
+    assert [word.text for word in transcript.words] == [SPOKEN[digit] for digit in digits]
 
 
 def test_stitching_one_window_is_the_identity() -> None:

@@ -152,19 +152,24 @@ class _FormReader:
             block, self._block = self._block, bytearray()
             await self._write(block)
 
-    async def _write(self, block: bytearray) -> None:
+    async def _write(self, block: bytearray, *, flush: bool = False) -> None:
+        def write() -> None:
+            self._spool.write(block)
+            if flush:
+                self._spool.flush()
+
         try:
             if self._file_bytes <= IN_MEMORY_BYTES:
-                self._spool.write(block)
+                write()
             else:
-                await asyncio.to_thread(self._spool.write, block)
+                await asyncio.to_thread(write)
         except OSError as fault:
             raise DiskFull from fault
 
     async def _end(self) -> None:
         block, self._block = self._block, bytearray()
         if self._name == FILE:
-            await self._write(block)
+            await self._write(block, flush=True)
         elif self._name in self._known:
             self._fields.setdefault(self._name, []).append(block.decode(errors="replace"))
 

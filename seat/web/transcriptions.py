@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -27,8 +28,14 @@ FIELDS: Final = frozenset({"model", "response_format", "timestamp_granularities"
 READ_TIMEOUT: Final = "x-stainless-read-timeout"
 """Header in which the openai SDK tells its own deadline, in seconds."""
 
-SUBTITLES: Final = "text/vtt"
-PLAIN: Final = "text/plain"
+MEDIA_TYPES: Final[dict[Format, str]] = {
+    "json": MediaType.JSON,
+    "verbose_json": MediaType.JSON,
+    "text": "text/plain",
+    "srt": "text/plain",
+    "vtt": "text/vtt",
+}
+"""Content types as OpenAI sends them; Litestar adds the character set to texts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,11 +51,12 @@ async def create_transcription(
     request: Request[Any, Any, Any], service: NamedDependency[Service], settings: NamedDependency[Settings]
 ) -> Response[Any]:
     """Transcribe the audio file of a multipart form."""
+    service.open_transcriber()
     async with read_form(request, FIELDS, limit_mib=settings.max_upload_mib, pause_s=settings.deadline_s) as form:
         options = parse(form, settings.served_models)
         transcribing = service.transcribe(form.file, deadline_s=client_deadline_s(request.headers))
         transcript = await unless_disconnected(request.receive, transcribing)
-    return render(transcript, options)
+    return await asyncio.to_thread(render, transcript, options)
 
 
 def client_deadline_s(headers: Mapping[str, str]) -> float:
@@ -100,14 +108,5 @@ def _listed(values: Iterable[str]) -> Iterable[str]:
 
 def render(transcript: Transcript, options: Options) -> Response[Any]:
     """Write the transcript in the format asked for."""
-    match options.response_format:
-        case "json":
-            return Response(formats.json(transcript), media_type=MediaType.JSON)
-        case "verbose_json":
-            return Response(formats.verbose_json(transcript, options.granularities), media_type=MediaType.JSON)
-        case "text":
-            return Response(formats.text(transcript), media_type=PLAIN)
-        case "srt":
-            return Response(formats.srt(transcript), media_type=PLAIN)
-        case "vtt":
-            return Response(formats.vtt(transcript), media_type=SUBTITLES)
+    content = formats.render(transcript, options.response_format, options.granularities)
+    return Response(content, media_type=MEDIA_TYPES[options.response_format])
