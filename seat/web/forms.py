@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, cast
 
@@ -79,8 +79,8 @@ async def read_form(
     limit = limit_mib * 1024 * 1024
     if (request.content_length or 0) > limit + FORM_SLACK_BYTES:
         raise UploadTooLarge(limit_mib=limit_mib)
-    with tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES) as spool:
-        reader = _FormReader(cast("BinaryIO", spool), known, limit_mib)
+    with _spooled() as spool:
+        reader = _FormReader(spool, known, limit_mib)
         try:
             with PushMultipartParser(
                 options["boundary"], max_segment_count=MAX_PARTS, max_header_size=MAX_HEAD_BYTES
@@ -97,6 +97,17 @@ async def read_form(
         except MultipartError as fault:
             raise MalformedForm(reason="it is cut off, or its boundaries are wrong") from fault
         yield await reader.form()
+
+
+@contextmanager
+def _spooled() -> Iterator[BinaryIO]:
+    """A file that stays in memory while it is small."""
+    spool = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  closed below
+    try:
+        yield cast("BinaryIO", spool)
+    finally:
+        with suppress(OSError):  # closing writes what is buffered; on a full disk that fails again, and nobody wants it
+            spool.close()
 
 
 async def _body(request: Request[Any, Any, Any], pause_s: float) -> AsyncIterator[bytes]:

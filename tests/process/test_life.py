@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -163,7 +164,7 @@ def test_a_model_that_hangs_does_not_keep_the_process(start: Start) -> None:
 
 
 def test_a_client_that_stands_still_does_not_keep_the_process(start: Start) -> None:
-    """An upload that does not go on is given up after the deadline."""
+    """An upload that does not go on is given up after the deadline, or refused where it had not begun to be read."""
     seat = start(SEAT_DEADLINE_S="1").wait_for("/health/ready")
     with socket.create_connection(("127.0.0.1", seat.port), PATIENCE_S) as connection:
         request = seat.request(said(1))
@@ -171,8 +172,7 @@ def test_a_client_that_stands_still_does_not_keep_the_process(start: Start) -> N
         connection.sendall(f"POST {TRANSCRIPTIONS} HTTP/1.1\r\n{head}\r\n".encode() + request.read()[:-100])
         seat.stop()
         answer = read_all(connection)
-        assert answer.startswith(b"HTTP/1.1 400 ")
-        assert b"invalid_form" in answer
+        assert re.match(rb"HTTP/1.1 400 .*invalid_form|HTTP/1.1 503 .*shutting_down", answer, re.DOTALL)
         assert seat.exit_code(within_s=LEAVE_WITHIN_S) == 0
 
 
