@@ -4,7 +4,9 @@ import ast
 import re
 from pathlib import Path
 
+from seat import errors
 from seat.settings import ALIASES, PREFIX, Settings
+from seat.web.problems import ROUTING_CODES, status_of
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -60,6 +62,20 @@ def test_every_event_is_described() -> None:
     for path in (ROOT / "seat").rglob("*.py"):
         logged |= set(re.findall(r"\blog\.(?:info|warning|error)\(\s*\"(\w+)\"", path.read_text()))
     assert described == logged
+
+
+def test_every_code_of_an_error_is_told() -> None:
+    """With the status it comes with; that of a client that has gone is never read."""
+    told = {
+        (int(status), code)
+        for statuses, codes in re.findall(r"^\| (\d[\d, ]*\d)[^|]*\| (`[^|]+) \|$", README, re.MULTILINE)
+        for status in statuses.split(",")
+        for code in re.findall(r"`(\w+)`", codes)
+    }
+    classes = [value for value in vars(errors).values() if isinstance(value, type) and getattr(value, "code", None)]
+    expected = {(status_of(cls.__new__(cls)), cls.code) for cls in classes if cls is not errors.ClientDisconnected}
+    assert expected <= told
+    assert {code for _, code in told} == {code for _, code in expected} | {*ROUTING_CODES.values(), "internal_error"}
 
 
 def test_links_lead_somewhere() -> None:
