@@ -16,7 +16,7 @@ from seat.demo.recipe.speech import SAMPLE_RATE
 
 CLIPS: dict[str, tuple[tuple[str, str], ...]] = {
     "hello.flac": (("slt", "hello"),),
-    "call.flac": ((bank.HELD_OUT_VOICE, "seven three alpha"), (bank.HELD_OUT_VOICE, "stop please")),
+    "call.flac": (("slt", "seven three alpha"), ("slt", "stop please")),
     "dialogue.flac": (
         ("awb", "hello hello"),
         ("slt", "yes please"),
@@ -28,10 +28,10 @@ CLIPS: dict[str, tuple[tuple[str, str], ...]] = {
         ("cmu_us_slt_arctic_hts", "repeat"),
         ("cmu_us_slt_arctic_hts", "sierra echo alpha tango"),
         ("cmu_us_slt_arctic_hts", "thanks"),
-        ("ked_diphone", "one thousand three hundred seventeen"),
-        ("ked_diphone", "start"),
+        ("awb", "one thousand three hundred seventeen"),
+        ("awb", "start"),
         (bank.HELD_OUT_VOICE, "play again louder"),
-        (bank.HELD_OUT_VOICE, "pause"),
+        (bank.HELD_OUT_VOICE, "thanks"),
     ),
 }
 """Sentences of each clip with their voices."""

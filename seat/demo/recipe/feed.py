@@ -28,7 +28,7 @@ NOT_SPEECH = 0.06
 """Share of utterances without words."""
 LENGTHS = ((0.5, 2.2), (2.0, 7.0), (7.0, 20.0), (20.0, 42.0))
 """Seconds of utterances, by class."""
-NATURAL = 3
+NATURAL = 6
 """How much more often another voice is drawn than one of eSpeak's many, which sound alike; Piper's twice as often."""
 POOL = 64
 """Utterances drawn ahead, so that those of a batch are about equally long."""
@@ -59,15 +59,20 @@ class Batch:
     """(B, U, 2) first and last frame of each token, not yet limited to the frames there are."""
     context: tuple[int, int, int]
     """Left, chunk and right attention context in frames."""
+    tempo: float
+    """Factor by which the features are to be stretched in time; the spans are those after it."""
 
 
-def spans(said: Utterance, numbers: dict[str, int], *, late: bool) -> tuple[list[int], list[tuple[int, int]]]:
+def spans(
+    said: Utterance, numbers: dict[str, int], *, late: bool, tempo: float = 1.0
+) -> tuple[list[int], list[tuple[int, int]]]:
     """Give the tokens of an utterance and the frames at which each may be emitted.
 
     Args:
         said: The utterance.
         numbers: The number of each piece.
         late: Emission may come later, as little of the future is seen.
+        tempo: Factor on all times.
     """
     tokens: list[int] = []
     first: list[int] = []
@@ -80,10 +85,10 @@ def spans(said: Utterance, numbers: dict[str, int], *, late: bool) -> tuple[list
 
     for word in said.words:
         head, tail = pieces(word.text.rstrip(FULL_STOP))
-        add(head, word.start, LATE_FRAMES)
-        add(tail, word.end - FRAME_SECONDS, LATE_FRAMES)
+        add(head, word.start * tempo, LATE_FRAMES)
+        add(tail, word.end * tempo - FRAME_SECONDS, LATE_FRAMES)
         if word.text.endswith(FULL_STOP):
-            add(FULL_STOP, word.end - FRAME_SECONDS, LATE_STOP_FRAMES)
+            add(FULL_STOP, word.end * tempo - FRAME_SECONDS, LATE_STOP_FRAMES)
     first = np.maximum.accumulate(np.array(first, np.int64)).tolist() if first else []
     last = np.minimum.accumulate(np.array(last, np.int64)[::-1])[::-1].tolist() if last else []
     return tokens, [(a, max(a, b)) for a, b in zip(first, last, strict=True)]
@@ -149,7 +154,8 @@ class Drawer:
         made = self._similar(done)
         full = rng.random() < 0.6
         context = (-1, -1, -1) if full else (70, int(rng.choice([2, 7, 13])), int(rng.choice([0, 1, 2, 3, 4, 7, 13])))
-        rows = [spans(each, self._numbers, late=not full) for each in made]
+        tempo = float(rng.uniform(0.85, 1.35)) if rng.random() < 0.35 else 1.0
+        rows = [spans(each, self._numbers, late=not full, tempo=tempo) for each in made]
         counts = np.array([len(tokens) for tokens, _ in rows], np.int64)
         lengths = np.array([len(each.samples) for each in made], np.int64)
         samples = np.zeros((len(made), lengths.max()), np.int16)
@@ -159,7 +165,15 @@ class Drawer:
             samples[i, : len(each.samples)] = np.round(each.samples * 32_767)
             tokens[i, : len(numbers)] = numbers
             frames[i, : len(where)] = np.array(where, np.int64).reshape(-1, 2)
-        return Batch(samples=samples, lengths=lengths, tokens=tokens, counts=counts, spans=frames, context=context)
+        return Batch(
+            samples=samples,
+            lengths=lengths,
+            tokens=tokens,
+            counts=counts,
+            spans=frames,
+            context=context,
+            tempo=tempo,
+        )
 
 
 class Feed:

@@ -103,7 +103,7 @@ def sets(fsdd: Path, scratch: Path, count: int) -> Sets:
         "unheard person": one_person,
         "softened to 0.05 .. 1": [scaled(each, g) for each in (*synthetic[: count // 2], *heard_people[: count // 2])
                                   for g in [float(np.exp(rng.uniform(np.log(0.05), 0)))]],
-        "through 8 kHz": [telephoned(each) for each in (*synthetic[: count // 2], *voice[: count // 2])],
+        "through 8 kHz": [telephoned(each) for each in (*synthetic[: count // 2], *heard_people[: count // 2])],
         "trailing digital silence": [trailed(each, float(rng.uniform(0.4, 3.0)))
                                      for each in (*synthetic[: count // 2], *heard_people[: count // 2])],
         "cut through a word": [cut(rng, each) for each in (*synthetic[: count // 2], *heard_people[: count // 2])],
