@@ -89,7 +89,7 @@ class Settings(BaseModel):
     """Seconds of audio that one request may hold; 0 for no limit."""
     max_upload_mib: Annotated[int, Field(ge=1)] = 1024
     """MiB that one request may hold."""
-    max_batch_s: Annotated[float, Field(gt=0)] = 120.0
+    max_batch_s: Annotated[float, Field(gt=0)] = 60.0
     """Seconds of audio that one batch may hold, padding included; one window always fits."""
     max_requests: Annotated[int, Field(ge=1)] = 128
     """Transcriptions that may be inside at the same time, from the upload's end to the answer."""
