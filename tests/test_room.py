@@ -137,11 +137,14 @@ def test_programs_get_bytes() -> None:
 
 @pytest.mark.model
 def test_the_command_tells_what_it_found() -> None:
-    """No card for 'cpu', and nobody at that address."""
+    """No card for 'cpu', and nobody where a seat would be; at an address that was named, somebody must be."""
     from typer.testing import CliRunner
 
     from seat.cli import app
 
-    asked = ["room", "--device", "cpu", "--url", "http://127.0.0.1:9"]
-    assert CliRunner().invoke(app, asked).stdout.splitlines()[0] == "There is no NVIDIA card that this process can use."
-    assert '"seat": null' in CliRunner().invoke(app, [*asked, "--json"]).stdout
+    asked, nobody = ["room", "--device", "cpu"], CliRunner(env={"SEAT_PORT": "9"})
+    assert nobody.invoke(app, asked).stdout.splitlines()[0] == "There is no NVIDIA card that this process can use."
+    assert '"seat": null' in nobody.invoke(app, [*asked, "--json"]).stdout
+    refused = nobody.invoke(app, [*asked, "--url", "http://127.0.0.1:9"])
+    assert refused.exit_code == 1
+    assert "No server answers at http://127.0.0.1:9" in refused.output
