@@ -98,7 +98,7 @@ class Entry:
 
 
 def choose_batch(
-    waiting: Sequence[Entry], fits: Callable[[int], bool], most: int | None = None, *, long_leads: bool = False
+    waiting: Sequence[Entry], fits: Callable[[int, Entry], bool], most: int | None = None, *, long_leads: bool = False
 ) -> list[Entry]:
     """Choose what runs next.
 
@@ -108,7 +108,8 @@ def choose_batch(
 
     Args:
         waiting: At least one entry, in any order.
-        fits: Whether a batch of so many samples may run, padding included; not asked for a lone window.
+        fits: Whether a batch of so many samples, padding included, may run with that entry in its lead; not asked for a
+            lone window.
         most: Windows that a batch may hold; None for any number.
         long_leads: Whether a file's window leads where one waits; else a short request does.
     """
@@ -120,7 +121,7 @@ def choose_batch(
             break
         length = len(entry.waveform)
         longer, shorter = max(longest, length), min(shortest, length)
-        if longer <= PADDING_LIMIT * shorter and fits(longer * (len(batch) + 1)):
+        if longer <= PADDING_LIMIT * shorter and fits(longer * (len(batch) + 1), first):
             batch.append(entry)
             longest, shortest = longer, shorter
     return batch

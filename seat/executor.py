@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 Result = TypeVar("Result")
 
@@ -28,14 +28,58 @@ class ExecutorStatistics:
     """Calls that have not begun."""
     running_s: float
     """Seconds that the running call has taken so far; 0 where none runs."""
+    busy_s: float
+    """Seconds that all calls have taken so far, the running one included."""
 
 
-@dataclass(slots=True)
-class _Item:
-    context: contextvars.Context
-    call: Callable[[], Any]
-    future: asyncio.Future[Any]
-    loop: asyncio.AbstractEventLoop
+class Job(Generic[Result]):
+    """A call that waits for the thread, runs on it, or has run; made by `Executor.submit`."""
+
+    def __init__(self, call: Callable[[], Result]) -> None:
+        self._call, self._context = call, contextvars.copy_context()
+        self._loop = asyncio.get_running_loop()
+        self._claim = threading.Lock()
+        self.outcome: asyncio.Future[Result] = self._loop.create_future()
+        """What the call returned or raised. To cancel it withdraws the call where it has not begun."""
+        self.outcome.add_done_callback(_seen)
+
+    def withdraw(self) -> bool:
+        """Take the call back; False where it has begun, so that exactly one of both happens."""
+        if not self._claim.acquire(blocking=False):
+            return False
+        self.outcome.cancel()
+        return True
+
+    def run(self, thread: str) -> Callable[[], None] | None:
+        """Run the call, on the thread of that name, unless it was taken back; what is returned tells the waiter."""
+        if self.outcome.cancelled() or not self._claim.acquire(blocking=False):
+            return None
+        setter: Callable[[Any], None] = self.outcome.set_exception
+        answer: Any
+        try:
+            setter, answer = self.outcome.set_result, self._context.run(self._call)
+        except Exception as fault:  # noqa: BLE001  whatever it is, the waiter must hear of it and the thread must live
+            setter, answer = self.outcome.set_exception, fault
+        except BaseException as fault:  # noqa: BLE001  an exit raised in a task would end the event loop
+            answer = RuntimeError(f"a call on the {thread} thread raised {type(fault).__name__}")
+            answer.__cause__ = fault
+            setter = self.outcome.set_exception
+
+        def resolve() -> None:
+            if not self.outcome.done():
+                setter(answer)
+
+        def tell() -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(resolve)
+
+        return tell
+
+
+def _seen(outcome: asyncio.Future[Any]) -> None:
+    """Look at a fault, so that asyncio does not complain where the waiter has gone."""
+    if not outcome.cancelled():
+        outcome.exception()
 
 
 class Executor:
@@ -45,11 +89,12 @@ class Executor:
     """
 
     def __init__(self, *, name: str = "gpu", leave_within_s: float = 5.0) -> None:
-        self._items: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._leave_within_s = leave_within_s
         self._calls = 0
-        self._began_at: float | None = None
+        self._worked: tuple[float, float | None] = (0.0, None)
+        """Seconds that ended calls took, and when the running one began; in one piece for readers on other threads."""
 
     async def __aenter__(self) -> Self:
         self._thread.start()
@@ -58,59 +103,40 @@ class Executor:
     async def __aexit__(
         self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._items.put(None)
+        self._jobs.put(None)
         await asyncio.to_thread(self._thread.join, self._leave_within_s)
+
+    def submit(self, call: Callable[[], Result]) -> Job[Result]:
+        """Put a call into the line, with the context of the caller."""
+        job = Job(call)
+        self._jobs.put(job)
+        return job
 
     async def run(self, call: Callable[[], Result]) -> Result:
         """Run a call on the thread and wait for what it returns or raises.
 
         A waiter that is cancelled before its call begins withdraws it; one cancelled later leaves it to finish unheard.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Result] = loop.create_future()
-        self._items.put(_Item(context=contextvars.copy_context(), call=call, future=future, loop=loop))
-        return await future
+        return await self.submit(call).outcome
 
     def statistics(self) -> ExecutorStatistics:
         """What the thread is doing right now."""
-        began_at = self._began_at
+        ended_s, began_at = self._worked
+        running_s = 0.0 if began_at is None else time.monotonic() - began_at
         return ExecutorStatistics(
-            calls=self._calls,
-            waiting=self._items.qsize(),
-            running_s=0.0 if began_at is None else time.monotonic() - began_at,
+            calls=self._calls, waiting=self._jobs.qsize(), running_s=running_s, busy_s=ended_s + running_s
         )
 
     def _serve(self) -> None:
-        while (item := self._items.get()) is not None:
-            self._run(item)
-            del item  # nothing of a request outlives it while the thread waits
+        while (job := self._jobs.get()) is not None:
+            self._run(job)
+            del job  # nothing of a request outlives it while the thread waits
 
-    def _run(self, item: _Item) -> None:
-        if item.future.cancelled():
-            return
-        self._began_at = time.monotonic()
-        setter, answer = self._outcome(item)
-        self._began_at = None  # before the waiter hears of it, who may ask at once
-        self._calls += 1
-        _answer(item, setter, answer)
-
-    def _outcome(self, item: _Item) -> tuple[Callable[[Any], None], Any]:
-        try:
-            return item.future.set_result, item.context.run(item.call)
-        except Exception as fault:  # noqa: BLE001  whatever it is, the waiter must hear of it and the thread must live
-            return item.future.set_exception, fault
-        except BaseException as fault:  # noqa: BLE001  an exit raised in a task would end the event loop
-            failure = RuntimeError(f"a call on the {self._thread.name} thread raised {type(fault).__name__}")
-            failure.__cause__ = fault
-            return item.future.set_exception, failure
-
-
-def _answer(item: _Item, setter: Callable[[Any], None], value: object) -> None:
-    """Resolve a future from the thread, unless its waiter or its loop is gone."""
-
-    def resolve() -> None:
-        if not item.future.done():
-            setter(value)
-
-    if not item.loop.is_closed():
-        item.loop.call_soon_threadsafe(resolve)
+    def _run(self, job: Job[Any]) -> None:
+        ended_s, began_at = self._worked[0], time.monotonic()
+        self._worked = (ended_s, began_at)
+        tell = job.run(self._thread.name)
+        self._worked = (ended_s + time.monotonic() - began_at, None)  # before the waiter hears of it, who may ask
+        if tell is not None:
+            self._calls += 1
+            tell()

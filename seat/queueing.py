@@ -18,6 +18,10 @@ LONGEST_RETRY_AFTER_S = 120
 FIRST_GUESS = 0.05
 """Seconds of computing for a second of audio, before any was computed; that of a processor."""
 
+LONGEST_TURN_S = 0.1
+"""Seconds that a file's batch may be predicted to compute: a clip that comes meanwhile waits for it. On a processor this
+is a window by itself, which gains nothing from company; on a card it never binds."""
+
 EASING = 0.1
 """Weight of a batch's own figure in what is learnt from it."""
 
@@ -30,8 +34,6 @@ class QueueLimits:
     """Seconds of audio that may wait; one request always may."""
     batch_s: float
     """Seconds of audio in one batch, padding included; one window always fits. Memory may allow less."""
-    idle_s: float | None = None
-    """Seconds without work after which the weights leave the device; None for never."""
     windows: int | None = None
     """Windows in one batch; None for as many as its seconds allow."""
 
@@ -51,14 +53,17 @@ class QueueStatistics:
 class Queue:
     """Windows of all requests, in no order: the order is made when the next batch is chosen."""
 
-    def __init__(self, limits: QueueLimits, fits: Callable[[float], bool]) -> None:
+    def __init__(
+        self, limits: QueueLimits, fits: Callable[[float], bool], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Begin empty.
 
         Args:
             limits: How much may wait and run.
             fits: Whether so many seconds of padded audio are predicted to fit the memory.
+            clock: What deadlines are told by, in seconds.
         """
-        self._limits, self._fits = limits, fits
+        self._limits, self._fits, self._clock = limits, fits, clock
         self._entries: list[Entry] = []
         self._arrivals = 0
         self._short_led = False  # the last batch was led by a short request: a file's turn, where one waits
@@ -83,17 +88,24 @@ class Queue:
         Raises:
             QueueFull: As much waits as may wait, or so much that the answer would come too late.
         """
+        self.refuse(waveforms, deadline_at)
+        self._arrivals += 1
         served = min((entry.ticket.served for entry in self._entries if entry.ticket.long), default=0)
-        ticket = Ticket(arrival=self._arrivals + 1, long=len(waveforms) > 1, deadline_at=deadline_at, served=served)
+        return Ticket(arrival=self._arrivals, long=len(waveforms) > 1, deadline_at=deadline_at, served=served)
+
+    def refuse(self, waveforms: Sequence[Waveform], deadline_at: float) -> None:
+        """Refuse what must not wait, in its audio or, with no waveforms yet, whatever they will be.
+
+        Raises:
+            QueueFull: As for `admit`.
+        """
         now = self.statistics()
-        late_s = time.monotonic() + self._predicted_wait_s(ticket) - deadline_at
+        late_s = self._clock() + self._predicted_wait_s(long=len(waveforms) > 1) - deadline_at
         full = now.audio_s + _audio_s(waveforms) > self._limits.audio_s
         if now.requests and (full or late_s > 0):
             passes_s = max(late_s, now.audio_s * self._seconds_per_audio_s if full else 0.0)
             retry_after_s = min(LONGEST_RETRY_AFTER_S, max(1, math.ceil(passes_s)))
             raise QueueFull(waiting=f"{now.audio_s:.0f} seconds of audio", retry_after_s=retry_after_s)
-        self._arrivals += 1
-        return ticket
 
     @contextmanager
     def reserved(self, waveforms: Sequence[Waveform]) -> Iterator[Callable[[Waveform], None]]:
@@ -119,15 +131,17 @@ class Queue:
         """Drop windows that nobody waits for any more."""
         self._entries = [entry for entry in self._entries if not entry.future.done()]
 
-    def take(self) -> list[Entry]:
-        """Move what runs next out of the queue; there must be something in it."""
-        batch = choose_batch(self._entries, self._may_run, self._limits.windows, long_leads=self._short_led)
+    def choose(self) -> list[Entry]:
+        """What would run next, as long as nobody comes or goes; there must be something in the queue."""
+        return choose_batch(self._entries, self._may_run, self._limits.windows, long_leads=self._short_led)
+
+    def take(self, batch: Sequence[Entry]) -> None:
+        """Move what runs now out of the queue."""
         self._short_led = not batch[0].ticket.long
         for entry in batch:
             entry.ticket.served += 1
         chosen = set(map(id, batch))
         self._entries = [entry for entry in self._entries if id(entry) not in chosen]
-        return batch
 
     def take_all(self) -> list[Entry]:
         """Empty the queue."""
@@ -139,14 +153,15 @@ class Queue:
         weight, self._learnt = EASING if self._learnt else 1.0, True
         self._seconds_per_audio_s += weight * (seconds / audio_s - self._seconds_per_audio_s)
 
-    def _may_run(self, padded_samples: int) -> bool:
+    def _may_run(self, padded_samples: int, leader: Entry) -> bool:
         padded_s = padded_samples / SAMPLE_RATE
-        return padded_s <= self._limits.batch_s and self._fits(padded_s)
+        quick = not leader.ticket.long or padded_s * self._seconds_per_audio_s <= LONGEST_TURN_S
+        return quick and padded_s <= self._limits.batch_s and self._fits(padded_s)
 
-    def _predicted_wait_s(self, ticket: Ticket) -> float:
+    def _predicted_wait_s(self, *, long: bool) -> float:
         """Seconds until a request would begin to run: a file waits for all, a clip for clips and every other batch."""
-        ahead = [entry for entry in self._entries if ticket.long or not entry.ticket.long]
-        batches = 1 if ticket.long or len(ahead) == len(self._entries) else 2
+        ahead = [entry for entry in self._entries if long or not entry.ticket.long]
+        batches = 1 if long or len(ahead) == len(self._entries) else 2
         return batches * self._seconds_per_audio_s * _audio_s([entry.waveform for entry in ahead])
 
 

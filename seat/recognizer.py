@@ -92,7 +92,7 @@ class ModelInfo:
 
 
 class Recognizer(Protocol):
-    """A loaded model. Every method but `attention` runs on the GPU thread and nowhere else."""
+    """A loaded model. Every method but `attention` and `pad` runs on the GPU thread and nowhere else."""
 
     @property
     def info(self) -> ModelInfo:
@@ -113,21 +113,26 @@ class Recognizer(Protocol):
     def attention(self, samples: int) -> str:
         """What a batch whose longest waveform has so many samples is computed with: 'full' or 'local'."""
 
-    def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
+    def pad(self, waveforms: Sequence[Waveform]) -> object:
+        """Lay waveforms side by side where the device reads them, on any thread, while the GPU thread computes."""
+
+    def recognize(self, waveforms: Sequence[Waveform], padded: object | None = None) -> list[Recognition]:
         """Recognize a batch.
 
         Args:
             waveforms: At least one; each of one second or more (shorter audio is padded by `seat.windows.plan`).
+            padded: What `pad` made of them; None to do it now.
 
         Returns:
             One recognition per waveform, in order.
         """
 
-    def proceed(self, chunks: Sequence[Chunk]) -> list[tuple[Recognition, object]]:
+    def proceed(self, chunks: Sequence[Chunk], padded: object | None = None) -> list[tuple[Recognition, object]]:
         """Recognize a batch of chunks, each with a decoder of its own that goes on from where it stood.
 
         Args:
             chunks: At least one; each waveform of one second or more.
+            padded: What `pad` made of their waveforms; None to do it now.
 
         Returns:
             For each, in order, what was heard in its stretch, with frames counted from its waveform's first, and what

@@ -1,6 +1,8 @@
 """Put the windows of all requests into batches for the one GPU thread. Knows waveforms and their order; no words.
 
-Who may wait and who runs next is said by `seat.queueing`; this is the loop, and what becomes of faults.
+Who may wait and who runs next is said by `seat.queueing`, how a batch runs by `seat.runner`; this is the loop, and what
+becomes of faults. While a batch runs, the one that would run next stands behind it, padded. It is chosen anew whenever
+somebody comes or goes, so a clip waits for the batch that runs and for no other.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import asyncio
 import contextlib
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,12 +20,13 @@ from typing import Any, Self
 
 from seat.batches import Entry, Heard, Ran, Ticket, smaller
 from seat.errors import DeviceLost, MemoryLimit, RecognitionFailed, SeatError, ShuttingDown
-from seat.executor import Executor
+from seat.executor import Executor, Job
 from seat.faults import is_fatal, is_shortage
 from seat.memory import Governor
 from seat.queueing import Queue, QueueLimits, QueueStatistics
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Recognizer, Waveform
-from seat.telemetry import batch_span, here, log, tell_footprint
+from seat.runner import Outcome, Runner
+from seat.telemetry import here, log
 from seat.weights import Weights
 
 
@@ -32,8 +36,20 @@ class SchedulerStatistics:
 
     queue: QueueStatistics
     """What waits."""
+    running: int
+    """Windows that have left the queue and have no answer yet."""
     batches: int
-    """Batches that have ended."""
+    """Batches that have ended well."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Attempt:
+    """A batch in the GPU thread's line."""
+
+    batch: list[Entry]
+    tries: int
+    """How often it, or what it is a part of, has failed."""
+    job: Job[Outcome]
 
 
 class Scheduler:
@@ -46,6 +62,9 @@ class Scheduler:
         governor: Governor,
         limits: QueueLimits,
         on_lost: Callable[[BaseException], None],
+        *,
+        idle_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin empty.
 
@@ -55,17 +74,23 @@ class Scheduler:
             governor: Warmed up and settled.
             limits: How much may wait and run.
             on_lost: Called once, after everybody is answered, with a fault after which the device computes no more.
+            idle_s: Seconds without work after which the weights leave the device; None for never.
+            clock: What deadlines are told by, in seconds.
         """
-        self._executor = executor
-        self._recognizer = recognizer
         self._governor = governor
+        self._runner = Runner(executor, recognizer, governor, clock)
         self.weights = Weights(executor, recognizer, governor)
         """Where the recognizer's weights are."""
-        self._idle_s = limits.idle_s
+        self._idle_s = idle_s
+        self._clock = clock
         self._on_lost = on_lost
-        self._queue = Queue(limits, governor.fits)
-        self._running: list[Entry] = []
-        self._arrived = asyncio.Event()
+        self._queue = Queue(limits, governor.fits, clock)
+        self._again: deque[tuple[list[Entry], int]] = deque()
+        """Parts of batches that failed, and how often; they go before the queue."""
+        self._taken: list[Entry] = []
+        """Windows that have left the queue and have no answer yet."""
+        self._changed = asyncio.Event()
+        """Somebody came or went, or a batch ended: what runs next may be another."""
         self._batches = 0
         self._closing = self._lost = False
         self._loop: asyncio.Task[None] | None = None
@@ -96,7 +121,7 @@ class Scheduler:
 
     def statistics(self) -> SchedulerStatistics:
         """What waits right now, and what has been done."""
-        return SchedulerStatistics(queue=self._queue.statistics(), batches=self._batches)
+        return SchedulerStatistics(queue=self._queue.statistics(), running=len(self._taken), batches=self._batches)
 
     async def recognize(
         self,
@@ -120,7 +145,7 @@ class Scheduler:
             ShuttingDown: The seat is about to stop.
             RecognitionFailed: The model raised on one of them, also when it ran alone.
         """
-        ticket, submitted_at = self._admit(waveforms, deadline_at), time.monotonic()
+        ticket, submitted_at = self._admit(waveforms, deadline_at), self._clock()
         entries = [_entry(waveform, turn, ticket) for turn, waveform in enumerate(waveforms)]
         return Heard.of(await self._run_all(entries, on_recognized), submitted_at)
 
@@ -138,7 +163,7 @@ class Scheduler:
             on_recognized: As for `recognize`, whose errors this raises too.
             deadline_at: As for `recognize`.
         """
-        ticket, submitted_at = self._admit([chunk.waveform for chunk in chunks], deadline_at), time.monotonic()
+        ticket, submitted_at = self._admit([chunk.waveform for chunk in chunks], deadline_at), self._clock()
         results: list[tuple[Recognition, Ran]] = []
         carried: object | None = None
         with self._queue.reserved([chunk.waveform for chunk in chunks]) as comes:
@@ -156,39 +181,118 @@ class Scheduler:
         for entry in entries:
             entry.future.add_done_callback(partial(_tell, entry.turn, on_recognized))
         self._queue.add(entries)
-        self._arrived.set()
+        self._changed.set()
         try:
             return await asyncio.gather(*(entry.future for entry in entries))
         finally:
             for entry in entries:
                 entry.future.cancel()
             self._queue.forget_done()
+            self._changed.set()
 
-    def _admit(self, waveforms: Sequence[Waveform], deadline_at: float) -> Ticket:
+    def refuse_late(self, deadline_at: float) -> None:
+        """Say before anything is read that an answer would come too late, even were it the shortest clip.
+
+        Raises:
+            Unavailable: It would, or nothing is let in at all.
+        """
+        self._refuse_closed()
+        self._queue.refuse([], deadline_at)
+
+    def _refuse_closed(self) -> None:
         if self._lost:
             raise DeviceLost
         if self._closing:
             raise ShuttingDown
+
+    def _admit(self, waveforms: Sequence[Waveform], deadline_at: float) -> Ticket:
+        self._refuse_closed()
         self._governor.admit(max(map(len, waveforms)) / SAMPLE_RATE)
         return self._queue.admit(waveforms, deadline_at)
 
     async def _serve(self) -> None:
+        running: _Attempt | None = None
         while not self._lost:
-            await self._arrival()
-            if not self._queue:
-                self._arrived.clear()
+            if running is None:
+                running = await self._first()
                 continue
-            if self.weights.released and not await self._restore():
-                continue
-            self._running = self._queue.take()
-            await self._run(self._running)
-            self._running = []
+            self._take(running)
+            following = await self._stand_by(running)
+            self._again.extend(self._finish(running))
+            running = following
+
+    async def _first(self) -> _Attempt | None:
+        """Wait until there is something to run, and run it."""
+        await self._arrival()
+        if self._chosen() is None or (self.weights.released and not await self._restore()):
+            return None
+        chosen = self._chosen()  # who comes while the weights come back is in it
+        return chosen and self._attempt(*chosen)
+
+    async def _stand_by(self, running: _Attempt) -> _Attempt | None:
+        """Keep what would run next in line behind what runs, padded, until that ends."""
+        following: _Attempt | None = None
+        while not running.job.outcome.done():
+            self._changed.clear()
+            chosen = self._chosen()
+            if following is None or chosen is None or chosen[0] != following.batch:
+                if following is not None and not following.job.withdraw():
+                    break  # it has begun: the other has ended, and that will be told in a moment
+                following = chosen and self._attempt(*chosen, await self._runner.pad(chosen[0]))
+            await self._changed.wait()
+        await asyncio.wait([running.job.outcome])
+        return following
+
+    def _chosen(self) -> tuple[list[Entry], int] | None:
+        """What runs next, and how often it has failed: parts of a batch that failed first, then as the queue says."""
+        while self._again:
+            batch, tries = self._again[0]
+            if not all(entry.future.done() for entry in batch):
+                return batch, tries
+            self._again.popleft()
+        return (self._queue.choose(), 0) if self._queue else None
+
+    def _attempt(self, batch: list[Entry], tries: int, padded: object | None = None) -> _Attempt:
+        job = self._runner.submit(batch, padded)
+        job.outcome.add_done_callback(lambda _: self._changed.set())
+        return _Attempt(batch=batch, tries=tries, job=job)
+
+    def _take(self, attempt: _Attempt) -> None:
+        """Take what begins to run out of where it was chosen from."""
+        if attempt.tries:
+            self._again.popleft()
+        else:
+            self._queue.take(attempt.batch)
+            self._taken += attempt.batch
+
+    def _finish(self, attempt: _Attempt) -> list[tuple[list[Entry], int]]:
+        """Answer the members of a batch that has ended, and return what must run again, and how often it has failed."""
+        parts: list[list[Entry]] = []
+        try:
+            outcome = attempt.job.outcome.result()
+        except Exception as fault:  # noqa: BLE001  whatever the model raises belongs to the requests in the batch
+            parts = self._failed(attempt.batch, attempt.tries, fault)
+        else:
+            self._answer(outcome)
+        self._taken = [entry for entry in self._taken if not entry.future.done()]
+        return [(part, attempt.tries + 1) for part in parts]
+
+    def _answer(self, outcome: Outcome) -> None:
+        if outcome.ran is None:
+            return
+        self._batches += 1
+        self._queue.learn(outcome.ran.ended_at - outcome.ran.began_at, outcome.audio_s)
+        for entry, recognition in zip(outcome.entries, outcome.recognitions, strict=True):
+            if not entry.future.done():
+                entry.future.set_result((recognition, outcome.ran))
 
     async def _arrival(self) -> None:
         """Wait for a window; where none comes for long enough, take the weights off the device and go on waiting."""
         try:
             async with asyncio.timeout(None if self.weights.released else self._idle_s):
-                await self._arrived.wait()
+                while self._chosen() is None:
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
             try:
                 await self.weights.release()
@@ -207,23 +311,6 @@ class Scheduler:
             return False
         return True
 
-    async def _run(self, batch: list[Entry], tries: int = 0) -> None:
-        """Run a batch; where it fails, run parts of it, so that only those fail that cannot run alone."""
-        batch = [entry for entry in batch if not entry.future.done()]
-        if not batch or self._lost:
-            return
-        try:
-            recognitions, ran = await self._computed(batch)
-        except Exception as fault:  # noqa: BLE001  whatever the model raises belongs to the requests in the batch
-            parts = self._failed(batch, tries, fault)
-        else:
-            parts = []
-            for entry, recognition in zip(batch, recognitions, strict=True):
-                if not entry.future.done():
-                    entry.future.set_result((recognition, ran))
-        for part in parts:  # out here the fault is gone, and with it what it held
-            await self._run(part, tries + 1)
-
     def _failed(self, batch: list[Entry], tries: int, fault: Exception) -> list[list[Entry]]:
         """Answer what a fault leaves no hope for, and return what to run again."""
         if is_fatal(fault):
@@ -238,41 +325,6 @@ class Scheduler:
             _settle(batch[0], fault if isinstance(fault, MemoryLimit) else _because(fault, RecognitionFailed()))
         return parts
 
-    async def _computed(self, batch: list[Entry]) -> tuple[list[Recognition], Ran]:
-        waveforms = [entry.waveform for entry in batch]
-        longest, audio_s = max(map(len, waveforms)), sum(map(len, waveforms)) / SAMPLE_RATE
-        padded_s = longest * len(batch) / SAMPLE_RATE
-        attention = self._recognizer.attention(longest)
-        began_at = time.monotonic()
-        origins = (entry.origin for entry in batch)
-        with batch_span(origins, audio_s=audio_s, windows=len(batch), attention=attention) as span:
-            try:
-                recognitions = await self._executor.run(
-                    partial(self._governor.run, padded_s, partial(self._checked, batch))
-                )
-            finally:
-                footprint = self._governor.last
-                tell_footprint(span, footprint)
-        ended_at = time.monotonic()
-        self._batches += 1
-        self._queue.learn(ended_at - began_at, audio_s)
-        return recognitions, Ran(size=len(batch), began_at=began_at, ended_at=ended_at, footprint=footprint)
-
-    def _checked(self, batch: list[Entry]) -> list[Recognition]:
-        """Run a batch on the GPU thread: as chunks where one of its members is one."""
-        if any(entry.chunk for entry in batch):
-            chunks = [entry.chunk or Chunk(waveform=entry.waveform, first=0, stop=None) for entry in batch]
-            proceeded = self._recognizer.proceed(chunks)
-            recognitions = [recognition for recognition, _ in proceeded]
-            for entry, (_, carried) in zip(batch, proceeded, strict=False):
-                entry.carried = carried
-        else:
-            recognitions = self._recognizer.recognize([entry.waveform for entry in batch])
-        if len(recognitions) != len(batch):
-            message = f"{len(recognitions)} recognitions for {len(batch)} waveforms"
-            raise RuntimeError(message)
-        return recognitions
-
     def _lose(self, fault: BaseException) -> None:
         """Answer everybody, and say that this process is of no use any more."""
         self._lost = True
@@ -280,9 +332,8 @@ class Scheduler:
         self._on_lost(fault)
 
     def _settle_all(self, kind: Callable[[], SeatError], cause: BaseException | None = None) -> None:
-        for entry in self._queue.take_all() + self._running:
+        for entry in self._queue.take_all() + self._taken:
             _settle(entry, _because(cause, kind()))
-        self._running = []
 
 
 def _entry(waveform: Waveform, turn: int, ticket: Ticket, chunk: Chunk | None = None) -> Entry:

@@ -192,10 +192,10 @@ class Service:
                 QueueLimits(
                     audio_s=self._settings.max_queue_audio_s,
                     batch_s=self._settings.max_batch_s,
-                    idle_s=self._settings.idle_release_s or None,
                     windows=self._settings.cuda_graphs_batch if self._settings.cuda_graphs else None,
                 ),
                 self._fail,
+                idle_s=self._settings.idle_release_s or None,
             )
         )
         self._scheduler.learn(longest_took_s, windows.longest / SAMPLE_RATE)

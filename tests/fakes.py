@@ -68,6 +68,7 @@ class FakeRecognizer:
         self.restore()
         self.threads: set[int] = set()
         self.batches: list[list[int]] = []
+        self.padded: list[list[int]] = []
         self.captured: list[tuple[int, int]] = []
         self.inside = 0
         self.most_inside = 0
@@ -92,17 +93,23 @@ class FakeRecognizer:
         self.weights = np.ones(self.weights_mib * MIB, np.uint8)
         self.moves.append("restore")
 
-    def proceed(self, chunks: Sequence[Chunk]) -> list[tuple[Recognition, object]]:
+    def pad(self, waveforms: Sequence[Waveform]) -> list[Waveform]:
+        """Note what was padded ahead."""
+        self.padded.append([len(waveform) for waveform in waveforms])
+        return list(waveforms)
+
+    def proceed(self, chunks: Sequence[Chunk], padded: object | None = None) -> list[tuple[Recognition, object]]:
         """Hear each waveform and keep what lies in its stretch; what is carried is how often it went on."""
-        heard = self.recognize([chunk.waveform for chunk in chunks])
+        heard = self.recognize([chunk.waveform for chunk in chunks], padded)
         counts = [1 if chunk.carried is None else int(str(chunk.carried)) + 1 for chunk in chunks]
         return [
             (_within(recognition, chunk), count)
             for recognition, chunk, count in zip(heard, chunks, counts, strict=True)
         ]
 
-    def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
+    def recognize(self, waveforms: Sequence[Waveform], padded: object | None = None) -> list[Recognition]:
         """Hear each waveform, after what the test put before it."""
+        assert padded is None or padded == list(waveforms)
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)
         try:

@@ -27,8 +27,8 @@ def _entry(seconds: float, ticket: Ticket, *, turn: int = 0) -> Entry:
     )
 
 
-def _within(seconds: float) -> Callable[[int], bool]:
-    return lambda samples: samples <= round(seconds * SAMPLE_RATE)
+def _within(seconds: float) -> Callable[[int, Entry], bool]:
+    return lambda samples, _leader: samples <= round(seconds * SAMPLE_RATE)
 
 
 @given(

@@ -17,7 +17,7 @@ ORDER = [
     ["recognizer"],
     ["settings", "audio", "words", "formats", "telemetry", "executor"],
     ["windows", "batches", "weights"],
-    ["queueing"],
+    ["queueing", "runner"],
     ["scheduler"],
     ["transcriber"],
     ["service"],

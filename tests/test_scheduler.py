@@ -31,8 +31,9 @@ async def _scheduler(
     *,
     cap_mib: int | None = None,
     on_lost: Callable[[BaseException], None] = lambda _fault: None,
+    idle_s: float | None = None,
 ) -> AsyncIterator[Scheduler]:
-    async with Executor() as executor, _over(executor, recognizer, limits, cap_mib, on_lost) as scheduler:
+    async with Executor() as executor, _over(executor, recognizer, limits, cap_mib, on_lost, idle_s) as scheduler:
         yield scheduler
 
 
@@ -42,10 +43,11 @@ def _over(
     limits: QueueLimits = LIMITS,
     cap_mib: int | None = None,
     on_lost: Callable[[BaseException], None] = lambda _fault: None,
+    idle_s: float | None = None,
 ) -> Scheduler:
     governor = Governor(recognizer.meter, cap=None if cap_mib is None else cap_mib * MIB, returns=True)
     governor.settle(LONGEST_S)
-    return Scheduler(executor, recognizer, governor, limits, on_lost)
+    return Scheduler(executor, recognizer, governor, limits, on_lost, idle_s=idle_s)
 
 
 def _gate() -> tuple[FakeRecognizer, threading.Event, threading.Event]:
@@ -104,8 +106,8 @@ async def test_too_few_answers_are_a_fault_of_those_that_miss_one() -> None:
     """A model that returns fewer results than it got waveforms does not shift them among requests."""
 
     class Short(FakeRecognizer):
-        def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
-            return super().recognize(waveforms)[:1]
+        def recognize(self, waveforms: Sequence[Waveform], padded: object | None = None) -> list[Recognition]:
+            return super().recognize(waveforms, padded)[:1]
 
     clips = [speech([digit, digit]) for digit in (1, 2, 3)]
     async with _scheduler(Short()) as scheduler:
@@ -292,7 +294,7 @@ async def _idle(scheduler: Scheduler) -> None:
 async def test_weights_leave_when_nothing_is_to_be_done_and_come_back_for_the_next_request() -> None:
     """The resident memory falls and rises by what they are; both moves are timed; the words are the same."""
     recognizer = FakeRecognizer(weights_mib=100)
-    async with _scheduler(recognizer, QueueLimits(audio_s=100, batch_s=30, idle_s=0.05)) as scheduler:
+    async with _scheduler(recognizer, idle_s=0.05) as scheduler:
         before = await scheduler.recognize([speech([6, 1])])
         await _idle(scheduler)
         released_nbytes = recognizer.meter.used()
@@ -320,7 +322,7 @@ async def test_weights_that_cannot_come_back_are_asked_for_again() -> None:
             super().restore()
 
     recognizer = Crowded()
-    async with _scheduler(recognizer, QueueLimits(audio_s=100, batch_s=30, idle_s=0.05)) as scheduler:
+    async with _scheduler(recognizer, idle_s=0.05) as scheduler:
         await _idle(scheduler)
         with pytest.raises(MemoryLimit):
             await scheduler.recognize([speech([3])])
@@ -340,7 +342,7 @@ async def test_weights_that_cannot_leave_stay() -> None:
             raise OSError
 
     recognizer = Heavy()
-    async with _scheduler(recognizer, QueueLimits(audio_s=100, batch_s=30, idle_s=0.02)) as scheduler:
+    async with _scheduler(recognizer, idle_s=0.02) as scheduler:
         await asyncio.to_thread(recognizer.tried.wait, 5)
         assert not scheduler.weights.released
         assert (await scheduler.recognize([speech([3])])).recognitions == (hear(speech([3])),)

@@ -102,7 +102,7 @@ async def test_a_window_that_comes_back_empty_is_tried_again_without_its_silence
     """A model that hears nothing where silence follows is asked once more; then silence is silence."""
 
     class Swallowing(FakeRecognizer):
-        def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
+        def recognize(self, waveforms: Sequence[Waveform], padded: object | None = None) -> list[Recognition]:
             heard = super().recognize(waveforms)
             nothing = Recognition(tokens=(), frames=(), durations=(), confidences=())
             return [

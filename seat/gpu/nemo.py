@@ -159,17 +159,28 @@ class NemoRecognizer:
             compiled=torch_compile and compile_layers(model.encoder, attention),
         )
 
+    def pad(self, waveforms: Sequence[Waveform]) -> torch.Tensor:
+        """Lay waveforms side by side, shape (batch, samples); see `seat.recognizer.Recognizer.pad`.
+
+        numpy copies: torch would start OpenMP's threads anew for each thread that this is called on.
+        """
+        width, pinned = max(map(len, waveforms)), self._device.type == "cuda"
+        batch = torch.empty(len(waveforms), width, dtype=torch.int16, pin_memory=pinned)
+        for row, waveform in zip(batch.numpy(), waveforms, strict=True):
+            row[: len(waveform)], row[len(waveform) :] = waveform, 0
+        return batch
+
     @torch.inference_mode()
-    def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
+    def recognize(self, waveforms: Sequence[Waveform], padded: object | None = None) -> list[Recognition]:
         """Recognize a batch; see `seat.recognizer.Recognizer.recognize`."""
-        encoded, lengths = self._encode(waveforms)
+        encoded, lengths = self._encode(waveforms, padded)
         hypotheses, _ = self._compute(x=encoded, out_len=lengths, prev_batched_state=None)
         return _recognitions(hypotheses, [0] * len(waveforms))
 
     @torch.inference_mode()
-    def proceed(self, chunks: Sequence[Chunk]) -> list[tuple[Recognition, object]]:
+    def proceed(self, chunks: Sequence[Chunk], padded: object | None = None) -> list[tuple[Recognition, object]]:
         """Recognize a batch of chunks; see `seat.recognizer.Recognizer.proceed`."""
-        encoded, lengths = self._encode([chunk.waveform for chunk in chunks])
+        encoded, lengths = self._encode([chunk.waveform for chunk in chunks], padded)
         stretches = [
             row[chunk.first : length if chunk.stop is None else min(chunk.stop, length)]
             for chunk, row, length in zip(chunks, encoded, lengths.tolist(), strict=True)
@@ -178,29 +189,31 @@ class NemoRecognizer:
         decoded = [0 if state is None else int(state.decoded_length) for state in states]
         hypotheses, state = self._compute(
             x=torch.nn.utils.rnn.pad_sequence(stretches, batch_first=True),
-            out_len=torch.tensor([len(stretch) for stretch in stretches], device=self._device),
+            out_len=self._upload([len(stretch) for stretch in stretches]),
             prev_batched_state=self._compute.merge_to_batched_state(states) if any(states) else None,
         )
         shifts = [chunk.first - before for chunk, before in zip(chunks, decoded, strict=True)]
         heard = _recognitions(hypotheses, shifts)
         return list(zip(heard, self._compute.split_batched_state(state)[: len(chunks)], strict=True))
 
-    def _encode(self, waveforms: Sequence[Waveform]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _encode(self, waveforms: Sequence[Waveform], padded: object | None) -> tuple[torch.Tensor, torch.Tensor]:
         """Encode a batch: (batch, frames, width) in the decoder's number type, and how many frames each row has."""
-        lengths = [len(waveform) for waveform in waveforms]
-        batch = torch.zeros(len(lengths), max(lengths), dtype=torch.int16, pin_memory=self._device.type == "cuda")
-        for row, waveform in zip(batch, waveforms, strict=True):
-            row[: len(waveform)] = torch.from_numpy(waveform)
+        batch = padded if isinstance(padded, torch.Tensor) else self.pad(waveforms)
         if self._bank is not None:
-            self._bank.use(self.attention(max(lengths)))
+            self._bank.use(self.attention(batch.shape[1]))
         signal = batch.to(self._device, non_blocking=True).float().mul_(_INT16_SCALE)
         features, feature_lengths = self._model.preprocessor(
-            input_signal=signal, length=torch.tensor(lengths, device=self._device)
+            input_signal=signal, length=self._upload([len(waveform) for waveform in waveforms])
         )
         encoded, encoded_lengths = self._model.encoder(
             audio_signal=features.to(self._encoder_dtype), length=feature_lengths
         )
         return encoded.to(self._decoder_dtype).transpose(1, 2), encoded_lengths
+
+    def _upload(self, numbers: list[int]) -> torch.Tensor:
+        """Integers on the device, without waiting for it."""
+        pinned = self._device.type == "cuda"
+        return torch.tensor(numbers, pin_memory=pinned).to(self._device, non_blocking=True)
 
     @property
     def graphs(self) -> str:
@@ -240,12 +253,15 @@ class NemoRecognizer:
 
 def _recognitions(hypotheses: Any, shifts: Sequence[int]) -> list[Recognition]:  # noqa: ANN401
     """Copy NeMo's batched hypotheses into plain numbers: as many rows as there are shifts, which move their frames."""
-    emitted, *tables = hypotheses.get_data_without_blank()
-    numbers = emitted[: len(shifts)].tolist()
-    longest = max(numbers)
-    tokens, frames, durations, confidences = (
-        [[1] * longest] * len(shifts) if table is None else table[: len(shifts), :longest].tolist() for table in tables
-    )
+    emitted, *found = hypotheses.get_data_without_blank()
+    tables = [torch.ones_like(found[0]) if table is None else table for table in found]
+    # One transfer, so that the host waits once; float64 holds the numbers of tokens and frames, and float32, exactly.
+    host = torch.cat([emitted[:, None].double(), *(table.double() for table in tables)], dim=1)[: len(shifts)].cpu()
+    numbers, *columns = host.split([1, *(table.shape[1] for table in tables)], dim=1)
+    counts = [int(number) for number in numbers[:, 0].tolist()]
+    longest = max(counts)
+    tokens, frames, durations = (column[:, :longest].long().tolist() for column in columns[:3])
+    confidences = columns[3][:, :longest].tolist()
     return [
         Recognition(
             tokens=tuple(y[:n]),
@@ -253,7 +269,7 @@ def _recognitions(hypotheses: Any, shifts: Sequence[int]) -> list[Recognition]: 
             durations=tuple(d[:n]),
             confidences=tuple(c[:n]),
         )
-        for n, shift, y, t, d, c in zip(numbers, shifts, tokens, frames, durations, confidences, strict=True)
+        for n, shift, y, t, d, c in zip(counts, shifts, tokens, frames, durations, confidences, strict=True)
     ]
 
 
