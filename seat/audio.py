@@ -76,7 +76,13 @@ class DecodingCancelled(Exception):
     """``cancelled`` said so: nobody waits. `asyncio.CancelledError` from a thread would look like the task's own."""
 
 
-def decode(source: BinaryIO, *, limit_s: float | None, cancelled: Callable[[], bool] = lambda: False) -> Waveform:
+def decode(
+    source: BinaryIO,
+    *,
+    limit_s: float | None,
+    cancelled: Callable[[], bool] = lambda: False,
+    draw: Callable[[int], None] = lambda _nbytes: None,
+) -> Waveform:
     """Decode a whole file. Blocks for as long as that takes, so it belongs into a worker thread; any number may run it.
 
     Memory stays under 40 kB per second of audio. No name, type or duration that the file claims is believed.
@@ -85,6 +91,7 @@ def decode(source: BinaryIO, *, limit_s: float | None, cancelled: Callable[[], b
         source: Seekable, positioned anywhere, and not used by anyone else meanwhile. It stays open.
         limit_s: Most seconds to accept, or None for no limit.
         cancelled: Asked before every read from ``source``, in the calling thread.
+        draw: Called with every number of bytes of samples that is about to be held; what it raises ends the decoding.
 
     Returns:
         All channels averaged, shape (samples,). Empty where there are no samples, as in a WAV of nothing but a header.
@@ -108,7 +115,7 @@ def decode(source: BinaryIO, *, limit_s: float | None, cancelled: Callable[[], b
         waveform = np.zeros(0, np.int16)
         try:
             with closing(read(file)) as blocks:
-                waveform = _joined(_limited(_resampled(blocks), limit_s), file.check)
+                waveform = _joined(_limited(_resampled(blocks), limit_s), file.check, draw)
         except UndecodableAudio as fault:
             faults.append(fault)
         file.check()
@@ -277,7 +284,7 @@ def _limited(pieces: Iterable[NDArray[np.float32]], limit_s: float | None) -> It
         yield samples
 
 
-def _joined(pieces: Iterable[bytes], check: Callable[[], None]) -> Waveform:
+def _joined(pieces: Iterable[bytes], check: Callable[[], None], draw: Callable[[int], None]) -> Waveform:
     """All samples, in one buffer that grows in place: a list of pieces and its join need twice the memory.
 
     The buffer is emptied where this raises: an error and the frames it came through are a circle, and wait for the
@@ -286,6 +293,7 @@ def _joined(pieces: Iterable[bytes], check: Callable[[], None]) -> Waveform:
     joined = bytearray()
     try:
         for piece in pieces:
+            draw(len(piece))
             joined += piece
         check()
     except BaseException:

@@ -103,8 +103,8 @@ def choose_batch(
     """Choose what runs next.
 
     Short requests go by their deadlines. Files of more than one window take turns, the least served first, as in fair
-    queueing. Where both kinds wait, they lead batches alternately, so that a clip waits for one batch at most and a
-    file always gets its turn. Others of similar length fill the batch in the same order.
+    queueing. Where both kinds wait, short requests lead, but not every batch: whoever calls this sees to it that a file
+    gets its turn. Others of similar length fill the batch in the same order.
 
     Args:
         waiting: At least one entry, in any order.

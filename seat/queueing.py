@@ -18,9 +18,13 @@ LONGEST_RETRY_AFTER_S = 120
 FIRST_GUESS = 0.05
 """Seconds of computing for a second of audio, before any was computed; that of a processor."""
 
+SHORTS_A_TURN = 3
+"""Batches in a row that short requests may lead while a file waits: a clip now and then never waits for a second batch,
+and a file beside ever so many clips gets every fourth."""
+
 LONGEST_TURN_S = 0.1
-"""Seconds that a file's batch may be predicted to compute: a clip that comes meanwhile waits for it. On a processor this
-is a window by itself, which gains nothing from company; on a card it never binds."""
+"""Seconds that a file's batch may be predicted to compute, as a clip that comes meanwhile waits for it. On a processor
+this is a window by itself, which gains nothing from company; on a card it hardly ever binds."""
 
 EASING = 0.1
 """Weight of a batch's own figure in what is learnt from it."""
@@ -66,7 +70,7 @@ class Queue:
         self._limits, self._fits, self._clock = limits, fits, clock
         self._entries: list[Entry] = []
         self._arrivals = 0
-        self._short_led = False  # the last batch was led by a short request: a file's turn, where one waits
+        self._led_by_short = 0  # batches in a row
         self._to_come_s = 0.0
         self._seconds_per_audio_s = FIRST_GUESS
         self._learnt = False
@@ -133,11 +137,13 @@ class Queue:
 
     def choose(self) -> list[Entry]:
         """What would run next, as long as nobody comes or goes; there must be something in the queue."""
-        return choose_batch(self._entries, self._may_run, self._limits.windows, long_leads=self._short_led)
+        return choose_batch(
+            self._entries, self._may_run, self._limits.windows, long_leads=self._led_by_short >= SHORTS_A_TURN
+        )
 
     def take(self, batch: Sequence[Entry]) -> None:
         """Move what runs now out of the queue."""
-        self._short_led = not batch[0].ticket.long
+        self._led_by_short = 0 if batch[0].ticket.long else self._led_by_short + 1
         for entry in batch:
             entry.ticket.served += 1
         chosen = set(map(id, batch))
@@ -159,10 +165,10 @@ class Queue:
         return quick and padded_s <= self._limits.batch_s and self._fits(padded_s)
 
     def _predicted_wait_s(self, *, long: bool) -> float:
-        """Seconds until a request would begin to run: a file waits for all, a clip for clips and every other batch."""
+        """Seconds until a request would begin to run: a file waits for all, a clip for clips and some files' turns."""
         ahead = [entry for entry in self._entries if long or not entry.ticket.long]
-        batches = 1 if long or len(ahead) == len(self._entries) else 2
-        return batches * self._seconds_per_audio_s * _audio_s([entry.waveform for entry in ahead])
+        share = 1 if long or len(ahead) == len(self._entries) else 1 + 1 / SHORTS_A_TURN
+        return share * self._seconds_per_audio_s * _audio_s([entry.waveform for entry in ahead])
 
 
 def _audio_s(waveforms: Sequence[Waveform]) -> float:

@@ -55,7 +55,7 @@ class _Attempt:
 class Scheduler:
     """A bounded queue of windows in front of the GPU thread; an async context manager."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what it works with, each named
         self,
         executor: Executor,
         recognizer: Recognizer,

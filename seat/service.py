@@ -7,14 +7,15 @@ import contextlib
 import enum
 import math
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from types import TracebackType
 from typing import BinaryIO, Self
 
 import numpy as np
 
+from seat.budget import Budget
 from seat.errors import DeviceLost, MemoryLimit, ModelLoading, ShuttingDown, Stalled
 from seat.executor import Executor
 from seat.faults import is_shortage
@@ -32,6 +33,9 @@ from seat.windows import WindowLimits
 
 WARM_BATCH = 2
 """Windows in the batch that the warm-up begins with."""
+
+UPLOADS_A_REQUEST = 4
+"""Uploads that may be under way for each request that may be inside: they wait for their clients, not for us."""
 
 WEDGED_AFTER_STALLS = 2
 """A call of the model that takes this many times ``SEAT_STALL_S`` never comes back: the process is no longer live."""
@@ -61,6 +65,7 @@ class Service:
         self._load_recognizer = load_recognizer
         self._on_failure = on_failure
         self._executor = Executor()
+        self._uploads = Budget(UPLOADS_A_REQUEST * settings.max_requests, "{} uploads".format)
         self._stack = AsyncExitStack()
         self._governor: Governor | None = None
         self._scheduler: Scheduler | None = None
@@ -128,7 +133,7 @@ class Service:
             await asyncio.shield(self._loading)
 
     def open_transcriber(self) -> Transcriber:
-        """What transcribes, where the seat is open: ask before an upload is read, too.
+        """What transcribes, where the seat is open.
 
         Raises:
             Unavailable: The seat is loading, stalled or stopping, or has lost its device.
@@ -142,6 +147,18 @@ class Service:
         if self.state is State.STALLED:
             raise Stalled
         return self._transcriber
+
+    @contextmanager
+    def upload(self, deadline_s: float = math.inf) -> Iterator[None]:
+        """Let an upload in, to be read inside, where what it holds could be answered in so many seconds.
+
+        Raises:
+            Unavailable: As for `transcribe`.
+        """
+        self.open_transcriber().refuse_late(deadline_s)
+        with self._uploads.share() as take_place:
+            take_place(1)
+            yield
 
     async def transcribe(
         self, source: BinaryIO, on_progress: Progress = unheard, deadline_s: float = math.inf
@@ -211,6 +228,7 @@ class Service:
                     audio_s=self._settings.max_audio_s or None,
                     deadline_s=self._settings.deadline_s,
                     requests=self._settings.max_requests,
+                    decoded_nbytes=self._settings.max_decoded_mib * MIB,
                     decoders=self._settings.decoders,
                 ),
             )

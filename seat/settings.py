@@ -95,6 +95,8 @@ class Settings(BaseModel):
     """Transcriptions that may be inside at the same time, from the upload's end to the answer."""
     max_queue_audio_s: Annotated[float, Field(gt=0)] = 36_000.0
     """Seconds of audio that may wait for the GPU thread."""
+    max_decoded_mib: Annotated[int, Field(ge=1)] = 2048
+    """MiB of decoded audio, 2 a minute, that all requests may hold together; one alone may hold any amount."""
     decoders: Annotated[int, Field(ge=1)] = 2
     """Files that are decoded at the same time."""
     api_keys: Annotated[tuple[SecretStr, ...], BeforeValidator(_split)] = ()

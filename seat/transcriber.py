@@ -16,7 +16,9 @@ from typing import BinaryIO, Literal, Self
 
 from seat import audio
 from seat.batches import Heard
-from seat.errors import DeadlineExceeded, QueueFull, Unavailable
+from seat.budget import Budget
+from seat.errors import DeadlineExceeded, Unavailable
+from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, Vocabulary, Waveform
 from seat.scheduler import Scheduler
 from seat.transcript import Timings, Transcript
@@ -50,6 +52,8 @@ class TranscriberLimits:
     """Seconds for one request."""
     requests: int
     """Requests inside at the same time."""
+    decoded_nbytes: int
+    """Bytes of decoded audio that all of them hold."""
     decoders: int
     """Files that are decoded at the same time."""
 
@@ -64,7 +68,8 @@ class Transcriber:
         self._frame = round(vocabulary.frame_s * SAMPLE_RATE)
         self._limits = limits
         self._decoders = ThreadPoolExecutor(limits.decoders, thread_name_prefix="decode")
-        self._inside = 0
+        self._places = Budget(limits.requests, "{} requests".format)
+        self._decoded = Budget(limits.decoded_nbytes, lambda nbytes: f"{nbytes // MIB} MiB of decoded audio")
 
     async def __aenter__(self) -> Self:
         return self
@@ -90,23 +95,30 @@ class Transcriber:
             DeadlineExceeded: It took too long.
             RecognitionFailed: The model raised.
         """
-        if self._inside >= self._limits.requests:
-            raise QueueFull(waiting=f"{self._inside} requests", retry_after_s=5)
-        self._inside += 1
         deadline_s = min(deadline_s, self._limits.deadline_s)
-        try:
-            async with asyncio.timeout(deadline_s):
-                return await self._transcribe(source, on_progress, time.monotonic() + deadline_s)
-        except TimeoutError as fault:
-            raise DeadlineExceeded(deadline_s=deadline_s) from fault
-        finally:
-            self._inside -= 1
+        with self._places.share() as take_place, self._decoded.share() as draw:
+            take_place(1)
+            try:
+                async with asyncio.timeout(deadline_s):
+                    return await self._transcribe(source, on_progress, time.monotonic() + deadline_s, draw)
+            except TimeoutError as fault:
+                raise DeadlineExceeded(deadline_s=deadline_s) from fault
+
+    def refuse_late(self, deadline_s: float) -> None:
+        """Refuse before an upload is read what would be refused behind it.
+
+        Raises:
+            Unavailable: There is no place, or the answer would come later than in so many seconds.
+        """
+        with self._places.share() as take_place:
+            take_place(1)
+        self._scheduler.refuse_late(time.monotonic() + min(deadline_s, self._limits.deadline_s))
 
     async def _transcribe(
-        self, source: BinaryIO, on_progress: Progress, deadline_at: float
+        self, source: BinaryIO, on_progress: Progress, deadline_at: float, draw: Callable[[int], None]
     ) -> tuple[Transcript, Timings]:
         began_at = time.monotonic()
-        waveform, windows = await self._prepare(source)
+        waveform, windows = await self._prepare(source, draw)
         decode_s = time.monotonic() - began_at
         on_progress(0.0, len(waveform) / SAMPLE_RATE)
         heard = await self._hear(waveform, windows, on_progress, deadline_at) if windows else _NOTHING
@@ -167,12 +179,12 @@ class Transcriber:
             rest_nbytes=retried.rest_nbytes,
         )
 
-    async def _prepare(self, source: BinaryIO) -> tuple[Waveform, list[Window]]:
+    async def _prepare(self, source: BinaryIO, draw: Callable[[int], None]) -> tuple[Waveform, list[Window]]:
         """Decode and plan in a thread. Cancelled, it returns only when the thread has let go of the file."""
         cancelled = threading.Event()
 
         def prepare() -> tuple[Waveform, list[Window]]:
-            waveform = audio.decode(source, limit_s=self._limits.audio_s, cancelled=cancelled.is_set)
+            waveform = audio.decode(source, limit_s=self._limits.audio_s, cancelled=cancelled.is_set, draw=draw)
             grid = self._frame if self._limits.join == "carried" else 1
             return waveform, plan(len(waveform), self._limits.windows, partial(quietest_point, waveform), grid)
 

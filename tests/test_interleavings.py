@@ -150,23 +150,17 @@ async def _play(traffic: Traffic) -> Seen:
 
 def _owed(request: Request, answer: Heard | BaseException, traffic: Traffic) -> bool:
     """Whether a request may be answered so."""
-    match answer:
-        case Heard():
-            heard = [recognition.tokens for recognition in answer.recognitions]
-            return heard == [hear(_window(digit)).tokens for digit in request.windows]
-        case TimeoutError():
-            return request.gone_after_s < math.inf
-        case RecognitionFailed():
-            return POISON in request.windows
-        case MemoryLimit():
-            return HUNGER in request.windows
-        case DeviceLost():
-            return traffic.lost_in_batch is not None
-        case ShuttingDown():
-            return traffic.ends_at_s < FOR_EVER_S
-        case QueueFull():
-            return 1 <= answer.retry_after_s <= LONGEST_RETRY_AFTER_S
-    return False
+    if isinstance(answer, Heard):
+        heard = [recognition.tokens for recognition in answer.recognitions]
+        return heard == [hear(_window(digit)).tokens for digit in request.windows]
+    return {
+        TimeoutError: request.gone_after_s < math.inf,
+        RecognitionFailed: POISON in request.windows,
+        MemoryLimit: HUNGER in request.windows,
+        DeviceLost: traffic.lost_in_batch is not None,
+        ShuttingDown: traffic.ends_at_s < FOR_EVER_S,
+        QueueFull: 1 <= getattr(answer, "retry_after_s", 0) <= LONGEST_RETRY_AFTER_S,
+    }.get(type(answer), False)
 
 
 @settings(max_examples=400, deadline=None)

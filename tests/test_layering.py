@@ -13,7 +13,7 @@ import seat
 ROOT = Path(seat.__file__).parent
 ORDER = [
     ["errors", "transcript", "faults", "meter"],
-    ["memory", "resident", "room"],
+    ["memory", "resident", "room", "budget"],
     ["recognizer"],
     ["settings", "audio", "words", "formats", "telemetry", "executor"],
     ["windows", "batches", "weights"],

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,22 +26,16 @@ LONGEST_S = 16
 
 
 @asynccontextmanager
-async def _scheduler(
-    recognizer: FakeRecognizer,
-    limits: QueueLimits = LIMITS,
-    *,
-    cap_mib: int | None = None,
-    on_lost: Callable[[BaseException], None] = lambda _fault: None,
-    idle_s: float | None = None,
-) -> AsyncIterator[Scheduler]:
-    async with Executor() as executor, _over(executor, recognizer, limits, cap_mib, on_lost, idle_s) as scheduler:
+async def _scheduler(recognizer: FakeRecognizer, limits: QueueLimits = LIMITS, **how: Any) -> AsyncIterator[Scheduler]:
+    async with Executor() as executor, _over(executor, recognizer, limits, **how) as scheduler:
         yield scheduler
 
 
-def _over(
+def _over(  # noqa: PLR0913  what a test may choose, each named
     executor: Executor,
     recognizer: FakeRecognizer,
     limits: QueueLimits = LIMITS,
+    *,
     cap_mib: int | None = None,
     on_lost: Callable[[BaseException], None] = lambda _fault: None,
     idle_s: float | None = None,
@@ -130,6 +125,42 @@ async def test_a_request_that_is_cancelled_leaves_the_queue() -> None:
         release.set()
         await running
     assert recognizer.batches == [[len(speech([1]))]]
+
+
+async def test_the_next_batch_stands_ready_while_one_runs() -> None:
+    """It is padded in another thread; who comes meanwhile and is more urgent takes its place."""
+    recognizer, begun, release = _gate()
+    async with _scheduler(recognizer) as scheduler:
+        tasks = [asyncio.create_task(scheduler.recognize([speech([1])]))]
+        await asyncio.to_thread(begun.wait, 5)
+        file, clip = [speech([2] * 9)] * 2, speech([3] * 2)
+        for windows in (file, [clip]):
+            tasks.append(asyncio.create_task(scheduler.recognize(windows)))
+            async with asyncio.timeout(5):
+                while len(recognizer.padded) < len(tasks) - 1:
+                    await asyncio.sleep(0.001)
+        release.set()
+        await asyncio.gather(*tasks)
+    assert recognizer.padded[:2] == [[len(file[0])], [len(clip)]]
+    assert recognizer.batches[1] == [len(clip)]
+
+
+async def test_what_would_be_late_is_refused_before_it_is_read() -> None:
+    """Whatever it will hold: there is too much before even the shortest clip."""
+    recognizer, begun, release = _gate()
+    async with _scheduler(recognizer, QueueLimits(audio_s=100_000, batch_s=30)) as scheduler:
+        tasks = [asyncio.create_task(scheduler.recognize([speech([1])]))]
+        await asyncio.to_thread(begun.wait, 5)
+        scheduler.refuse_late(time.monotonic() + 20)
+        tasks.append(asyncio.create_task(scheduler.recognize([np.zeros(3000 * SAMPLE_RATE, np.int16)])))
+        await asyncio.sleep(0)
+        scheduler.refuse_late(time.monotonic() + 6000)
+        with pytest.raises(QueueFull):
+            scheduler.refuse_late(time.monotonic() + 20)
+        release.set()
+        await asyncio.gather(*tasks)
+    with pytest.raises(ShuttingDown):
+        scheduler.refuse_late(time.monotonic() + 20)
 
 
 async def test_what_does_not_fit_the_queue_is_refused_at_once() -> None:

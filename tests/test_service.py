@@ -103,7 +103,7 @@ async def test_a_window_that_comes_back_empty_is_tried_again_without_its_silence
 
     class Swallowing(FakeRecognizer):
         def recognize(self, waveforms: Sequence[Waveform], padded: object | None = None) -> list[Recognition]:
-            heard = super().recognize(waveforms)
+            heard = super().recognize(waveforms, padded)
             nothing = Recognition(tokens=(), frames=(), durations=(), confidences=())
             return [
                 nothing if not waveform[-SAMPLE_RATE:].any() else recognition

@@ -54,7 +54,7 @@ class Form:
 
 @asynccontextmanager
 async def read_form(
-    request: Request[Any, Any, Any], known: frozenset[str], *, limit_mib: int, pause_s: float
+    request: Request[Any, Any, Any], known: frozenset[str], *, limit_mib: int, within_s: float
 ) -> AsyncIterator[Form]:
     """Read the body of a request as a form with one file; the file is gone when the context is left.
 
@@ -62,7 +62,7 @@ async def read_form(
         request: A request whose body has not been read.
         known: Names of the fields to keep, without '[]'; others are read past.
         limit_mib: MiB that the file may have.
-        pause_s: Seconds for which nothing may arrive: a client that stands still would keep the process from ending.
+        within_s: Seconds in which all of it must arrive: who stands still keeps a place, and the process from ending.
 
     Raises:
         MalformedForm: The body is not a multipart form, ends early, or does not go on.
@@ -86,7 +86,7 @@ async def read_form(
                 options["boundary"], max_segment_count=MAX_PARTS, max_header_size=MAX_HEAD_BYTES
             ) as parser:
                 received = 0
-                async for chunk in _body(request, pause_s):
+                async for chunk in _body(request, within_s):
                     received += len(chunk)
                     if received > limit + FORM_SLACK_BYTES:  # in parts that are read past, or around all parts
                         raise UploadTooLarge(limit_mib=limit_mib)
@@ -110,13 +110,14 @@ def _spooled() -> Iterator[BinaryIO]:
             spool.close()
 
 
-async def _body(request: Request[Any, Any, Any], pause_s: float) -> AsyncIterator[bytes]:
+async def _body(request: Request[Any, Any, Any], within_s: float) -> AsyncIterator[bytes]:
+    until = asyncio.get_running_loop().time() + within_s
     while True:
         try:
-            async with asyncio.timeout(pause_s):
+            async with asyncio.timeout_at(until):
                 message = await request.receive()
         except TimeoutError as fault:
-            raise MalformedForm(reason=f"nothing of it arrived for {pause_s:g} seconds") from fault
+            raise MalformedForm(reason=f"it did not arrive within {within_s:g} seconds") from fault
         if message["type"] != "http.request":
             raise ClientDisconnected
         if message["body"]:

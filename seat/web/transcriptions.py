@@ -51,11 +51,12 @@ async def create_transcription(
     request: Request[Any, Any, Any], service: NamedDependency[Service], settings: NamedDependency[Settings]
 ) -> Response[Any]:
     """Transcribe the audio file of a multipart form."""
-    service.open_transcriber()
-    async with read_form(request, FIELDS, limit_mib=settings.max_upload_mib, pause_s=settings.deadline_s) as form:
-        options = parse(form, settings.served_models)
-        transcribing = service.transcribe(form.file, deadline_s=client_deadline_s(request.headers))
-        transcript = await unless_disconnected(request.receive, transcribing)
+    deadline_s = client_deadline_s(request.headers)
+    with service.upload(deadline_s):
+        async with read_form(request, FIELDS, limit_mib=settings.max_upload_mib, within_s=settings.deadline_s) as form:
+            options = parse(form, settings.served_models)
+            transcribing = service.transcribe(form.file, deadline_s=deadline_s)
+            transcript = await unless_disconnected(request.receive, transcribing)
     return await asyncio.to_thread(render, transcript, options)
 
 

@@ -8,6 +8,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 
 from tests import sounds
 from tests.process.conftest import Start
-from tests.process.seats import PATIENCE_S, TRANSCRIPTIONS, FakeSeat, said
+from tests.process.seats import PATIENCE_S, TRANSCRIPTIONS, FakeSeat, said, until
 
 pytestmark = pytest.mark.process
 
@@ -142,3 +143,31 @@ def test_idle_connections_do_not_starve_the_probes(fake: FakeSeat) -> None:
             idle.sendall(b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n")
             assert idle.recv(65_536).startswith(b"HTTP/1.1 200")
         assert fake.get("/health/live").status_code == 200
+
+
+def held(seat: FakeSeat) -> tuple[int, int]:
+    """Open files, sockets and temporary files among them, and threads of the process."""
+    process = Path(f"/proc/{seat.process.pid}")
+    return len(list((process / "fd").iterdir())), len(list((process / "task").iterdir()))
+
+
+def test_clients_that_vanish_in_mid_upload_leave_nothing_behind(fake: FakeSeat) -> None:
+    """200 of them, with a file that is spooled to the disk half-way: no socket, file, thread or place stays taken."""
+    body = part("model", b"whisper-1") + part("file", bytes(2 * MIB)) + b"--b--\r\n"
+    head = f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: {FORM}\r\nContent-Length: {len(body)}\r\n\r\n"
+
+    def vanish(count: int) -> None:
+        with ExitStack() as stack:
+            for _ in range(count):
+                connection = stack.enter_context(socket.create_connection(("127.0.0.1", fake.port), PATIENCE_S))
+                connection.sendall(head.encode() + body[: len(body) // 2])
+
+    vanish(20)  # threads that write to the disk are started once
+    until(lambda: len(fake.log_lines(event="request", status=499)) >= 20, what="20 are gone")
+    files, threads = held(fake)
+    vanish(200)
+    until(lambda: len(fake.log_lines(event="request", status=499)) >= 220, what="all are gone")
+    until(lambda: held(fake)[0] <= files, what="their files are closed")
+    assert held(fake)[1] <= threads + 32  # asyncio's pool for blocking calls grows to 32 and no further
+    answers = [fake.post(said(1, 2)) for _ in range(3)]
+    assert [answer.json()["text"] for answer in answers] == ["one two"] * 3

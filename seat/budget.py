@@ -1,0 +1,50 @@
+"""Bound what requests hold together: uploads, places, decoded audio. Knows numbers; nothing of what they count."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from seat.errors import QueueFull
+
+RETRY_AFTER_S = 5
+"""Seconds after which a place may be free again: longer than a clip takes, shorter than a person waits."""
+
+
+class Budget:
+    """A bounded sum; any thread may draw on it. A request that holds something alone may hold any amount."""
+
+    def __init__(self, limit: int, describe: Callable[[int], str]) -> None:
+        """Begin with nothing drawn.
+
+        Args:
+            limit: What all requests may hold together.
+            describe: Says how much is held, for the sentence of a refusal: '12 requests'.
+        """
+        self._limit, self._describe = limit, describe
+        self._lock = threading.Lock()
+        self.held = 0
+        """What all requests hold now."""
+
+    @contextmanager
+    def share(self) -> Iterator[Callable[[int], None]]:
+        """A request's share: call what is given to draw more; all of it comes back at the end.
+
+        Drawing raises `QueueFull` where others hold something and there would be too much; nothing is drawn then.
+        """
+        mine = 0
+
+        def draw(amount: int) -> None:
+            nonlocal mine
+            with self._lock:
+                if self.held > mine and self.held + amount > self._limit:
+                    raise QueueFull(waiting=self._describe(self.held), retry_after_s=RETRY_AFTER_S)
+                self.held += amount
+                mine += amount
+
+        try:
+            yield draw
+        finally:
+            with self._lock:
+                self.held -= mine
