@@ -27,6 +27,8 @@
         ├── InvalidSettings         the environment asks for what does not exist
         ├── DeviceUnavailable       the device asked for does not answer
         ├── CapTooSmall             the memory cap cannot hold the model at work
+        ├── CardFull                others have taken the memory that the cap would allow
+        ├── GraphsUnavailable       CUDA graphs were asked for, and are not what runs
         ├── ModelUnavailable        the weights cannot be found or read
         └── ChecksumMismatch        the weights are not the ones that were pinned
 
@@ -297,6 +299,26 @@ class CapTooSmall(CannotStart):
         super().__init__(f"SEAT_MEM_CAP_MIB={cap_mib} cannot hold {what}; {need_mib} would do.")
         self.need_mib = need_mib
         """MiB that would do."""
+
+
+class CardFull(CannotStart):
+    """Others have taken the memory that the cap would allow."""
+
+    def __init__(self, *, free_mib: int, need_mib: int, what: str) -> None:
+        super().__init__(
+            f"The card has {free_mib} MiB free, and {what} takes about {need_mib} MiB more. 'seat room' tells who has "
+            "the rest: end a neighbour or make it smaller."
+        )
+
+
+class GraphsUnavailable(CannotStart):
+    """CUDA graphs were asked for, and the decoder runs without them or with parts of them."""
+
+    def __init__(self, *, mode: str) -> None:
+        super().__init__(
+            f"SEAT_CUDA_GRAPHS=1 was asked for, but the decoder's mode in force is '{mode}' and not 'full_graph': that "
+            "takes a card, a driver of CUDA 12.6 and the package cuda-python. SEAT_CUDA_GRAPHS=0 starts without."
+        )
 
 
 class ModelUnavailable(CannotStart):

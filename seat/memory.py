@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from seat.errors import CapTooSmall, ExceedsMemory, MemoryLimit
+from seat.errors import CannotStart, CapTooSmall, CardFull, ExceedsMemory, MemoryLimit
 from seat.faults import chain, is_fatal, is_shortage
 from seat.meter import MIB, Allocator, Meter, Outside
 
@@ -33,6 +33,9 @@ ASSUMED_WINDOW_S: Final = 60.0
 
 HEADROOM: Final = 1.02
 """What a measured need is multiplied with before it is recommended: readings differ by some MiB between starts."""
+
+REMEASURED_EVERY: Final = 256
+"""Calls after which what lies outside the allocator is measured again: kernels are loaded when they are first used."""
 
 CAP_STEP_MIB: Final = 64
 """Caps are recommended in multiples of this."""
@@ -81,10 +84,25 @@ def recommended_mib(need: int) -> int:
     return math.ceil(need * HEADROOM / MIB / CAP_STEP_MIB) * CAP_STEP_MIB
 
 
-def too_small_for_weights(cap: int, weights: int, outside: Outside) -> CapTooSmall:
+def no_room(*, cap: int | None, used: int, free: int | None, need: float, what: str) -> CannotStart:
+    """The refusal where memory ran out before the seat was ready, by the bound that was nearer.
+
+    Args:
+        cap: Bytes that the process may take; None for no limit.
+        used: Bytes that it takes now.
+        free: Bytes of the device that nobody has; None where that is not known.
+        need: Bytes that the process would take, as measured or estimated.
+        what: What needs them, for the sentence.
+    """
+    if free is not None and (cap is None or used + free < cap):
+        return CardFull(free_mib=free // MIB, need_mib=math.ceil((need - used) / MIB), what=what)
+    return CapTooSmall(cap_mib=(cap or 0) // MIB, need_mib=recommended_mib(round(need)), what=what)
+
+
+def no_room_for_weights(meter: Meter, cap: int | None, weights: int) -> CannotStart:
     """The refusal where not even the weights fit, with an estimate of what would be enough; all in bytes."""
-    need = outside.nbytes + weights + round(ASSUMED_NBYTES_PER_S * ASSUMED_WINDOW_S)
-    return CapTooSmall(cap_mib=cap // MIB, need_mib=recommended_mib(need), what="the model's weights")
+    need = meter.outside.nbytes + weights + ASSUMED_NBYTES_PER_S * ASSUMED_WINDOW_S
+    return no_room(cap=cap, used=meter.used(), free=meter.free(), need=need, what="the model's weights")
 
 
 class Costs:
@@ -135,7 +153,7 @@ class Governor:
         self._costs = Costs()
         self._floor = self._rest = self._highest = 0
         self._settled_s, self._settled_rate = 0.0, 0.0
-        self._refusals = 0
+        self._refusals = self._runs = 0
         self.last = Footprint(rest_before=0, peak=0, rest_after=0, allocator=None)
         """What the last call took, also where it failed."""
 
@@ -181,18 +199,19 @@ class Governor:
         self._settled_s, self._settled_rate = longest_s, self._costs.predict(longest_s) / longest_s
         need = self._floor + self._settled_rate * longest_s
         if self._cap is not None and need > self._cap:
-            raise self._too_small(need)
+            raise self._no_room(need, free=None)
         self._highest = max(self._highest, self._floor)
 
-    def shortfall(self, longest_s: float) -> CapTooSmall:
+    def shortfall(self, longest_s: float) -> CannotStart:
         """The refusal where a warm-up ran out of memory, with an estimate of what would have been enough."""
         self._settled_s = longest_s
         rate = max(ASSUMED_NBYTES_PER_S, self._costs.predict(longest_s) / longest_s)
-        return self._too_small(self._meter.used() + rate * longest_s)
+        return self._no_room(self._meter.used() + rate * longest_s, free=self._meter.free())
 
     def recount(self) -> None:
-        """Give back what is unused, and measure what remains; for whenever something other than `run` changed it."""
+        """Give back what is unused, and measure all that remains; for when something other than `run` changed it."""
         self._give_back()
+        self._meter.remeasure()
         self._rest = self._meter.used()
 
     def fits(self, padded_s: float) -> bool:
@@ -237,6 +256,9 @@ class Governor:
         return rest
 
     def _close(self, rest_before: int) -> Footprint:
+        self._runs += 1
+        if self._runs % REMEASURED_EVERY == 0:
+            self._meter.remeasure()
         peak, allocator = self._meter.peak(), self._meter.allocator()
         self._give_back()
         self._rest = self._meter.used()
@@ -248,6 +270,6 @@ class Governor:
         if self._returns:
             self._meter.release()
 
-    def _too_small(self, need: float) -> CapTooSmall:
+    def _no_room(self, need: float, *, free: int | None) -> CannotStart:
         what = f"the model at work on {self._settled_s:g} seconds of audio"
-        return CapTooSmall(cap_mib=(self._cap or 0) // MIB, need_mib=recommended_mib(round(need)), what=what)
+        return no_room(cap=self._cap, used=self._meter.used(), free=free, need=need, what=what)

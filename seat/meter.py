@@ -49,6 +49,9 @@ class Meter(Protocol):
     def allocator(self) -> Allocator | None:
         """The allocator's own peaks; None where there is none of torch's."""
 
+    def free(self) -> int | None:
+        """Bytes that nobody has taken yet; None where that bounds nothing here."""
+
     def reset_peak(self) -> None:
         """Forget earlier peaks."""
 
@@ -57,3 +60,6 @@ class Meter(Protocol):
 
     def bound(self, cap_nbytes: int | None) -> None:
         """Measure what lies outside the allocator, and hold the allocator to the rest of the cap where that can be."""
+
+    def remeasure(self) -> None:
+        """Do so again where the driver tells what this process takes; a difference of the card may be a neighbour's."""

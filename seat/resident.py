@@ -41,6 +41,10 @@ class ResidentMeter:
         """None: the C library keeps no peaks."""
         return None
 
+    def free(self) -> int | None:
+        """None: a process that asks for too much is killed, and not told."""
+        return None
+
     def reset_peak(self) -> None:
         """Reset the kernel's mark; in a sandbox without that file it stays at its highest since the start."""
         with contextlib.suppress(OSError):
@@ -53,3 +57,6 @@ class ResidentMeter:
 
     def bound(self, cap_nbytes: int | None) -> None:
         """Nothing can be bounded: RLIMIT_AS counts what is mapped, and torch maps ten times what it touches."""
+
+    def remeasure(self) -> None:
+        """Nothing lies outside."""

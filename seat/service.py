@@ -16,7 +16,7 @@ from typing import BinaryIO, Self
 import numpy as np
 
 from seat.budget import Budget
-from seat.errors import DeviceLost, MemoryLimit, ModelLoading, ShuttingDown, Stalled
+from seat.errors import DeviceLost, GraphsUnavailable, MemoryLimit, ModelLoading, ShuttingDown, Stalled
 from seat.executor import Executor
 from seat.faults import is_shortage
 from seat.memory import Governor, MemoryStatistics, cap_nbytes
@@ -264,7 +264,7 @@ class Service:
         """Capture the decoder for the largest batch there will be, before anything else runs.
 
         Raises:
-            CapTooSmall: The memory cap does not hold that.
+            CannotStart: The memory does not hold that, or the decoder runs with less than whole graphs.
         """
         rows = self._settings.cuda_graphs_batch
         try:
@@ -273,10 +273,9 @@ class Service:
             if is_shortage(fault):
                 raise governor.shortfall(windows.longest / SAMPLE_RATE) from fault
             raise
-        if recognizer.graphs == "full_graph":
-            log.info("graphs_captured", mode=recognizer.graphs, batch=rows, longest_s=windows.longest / SAMPLE_RATE)
-        else:
-            log.warning("graphs_reduced", mode=recognizer.graphs)
+        if recognizer.graphs != "full_graph":
+            raise GraphsUnavailable(mode=recognizer.graphs)
+        log.info("graphs_captured", mode=recognizer.graphs, batch=rows, longest_s=windows.longest / SAMPLE_RATE)
 
     async def _warm_up(self, recognizer: Recognizer, governor: Governor, windows: WindowLimits) -> float:
         """Run noise of ascending lengths, up to the longest window: the first request must not pay for a first time.
@@ -287,7 +286,7 @@ class Service:
             Seconds that the longest window took.
 
         Raises:
-            CapTooSmall: The memory cap does not hold it.
+            CannotStart: The memory does not hold it.
         """
         longest_s = windows.longest / SAMPLE_RATE
         lengths_s = sorted(

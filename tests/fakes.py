@@ -161,7 +161,8 @@ class FakeMeter:
         self.outside = Outside(nbytes=outside_mib * MIB, source="nvml")
         self.allocated = self.reserved = self.highest = reserved_mib * MIB
         self.bound_to: int | None = None
-        self.releases = 0
+        self.releases = self.remeasured = 0
+        self.free_nbytes: int | None = None
 
     def used(self) -> int:
         """What is reserved, and what lies outside."""
@@ -174,6 +175,14 @@ class FakeMeter:
     def allocator(self) -> Allocator:
         """What was reserved at most, all of it by tensors."""
         return Allocator(reserved=self.highest, allocated=self.highest)
+
+    def free(self) -> int | None:
+        """As the test says."""
+        return self.free_nbytes
+
+    def remeasure(self) -> None:
+        """Count how often that was asked for."""
+        self.remeasured += 1
 
     def reset_peak(self) -> None:
         """Begin again at what is reserved."""

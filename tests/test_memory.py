@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seat.errors import CapTooSmall, ExceedsMemory, MemoryLimit
-from seat.memory import Costs, Footprint, Governor, cap_nbytes, recommended_mib, too_small_for_weights
+from seat.memory import REMEASURED_EVERY, Costs, Footprint, Governor, cap_nbytes, no_room_for_weights, recommended_mib
 from seat.meter import MIB, Allocator, Meter, Outside
 from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
 from seat.resident import ResidentMeter
@@ -184,8 +184,32 @@ def test_where_the_warm_up_itself_runs_out_the_need_is_estimated() -> None:
 
 def test_weights_that_do_not_fit_have_a_figure_too() -> None:
     """What they take, what lies outside the allocator, and a minute of audio."""
-    fault = too_small_for_weights(1000 * MIB, 1200 * MIB, Outside(nbytes=400 * MIB, source="unknown: difference"))
+    fault = no_room_for_weights(FakeMeter(outside_mib=400), 1000 * MIB, 1200 * MIB)
     assert str(fault) == "SEAT_MEM_CAP_MIB=1000 cannot hold the model's weights; 2176 would do."
+
+
+@pytest.mark.parametrize("cap_mib", [None, 3840])
+def test_a_card_that_others_fill_is_told_from_a_cap_that_is_too_small(cap_mib: int | None) -> None:
+    """The nearer bound is named: no larger cap would help."""
+    meter = FakeMeter(reserved_mib=1200, outside_mib=400)
+    meter.free_nbytes = 300 * MIB
+    governor = Governor(meter, cap=cap_mib and cap_mib * MIB, returns=True)
+    sentences = [str(governor.shortfall(45)), str(no_room_for_weights(meter, cap_mib and cap_mib * MIB, 2400 * MIB))]
+    assert [sentence.split(":")[0].split(". ")[0] for sentence in sentences] == [
+        "The card has 300 MiB free, and the model at work on 45 seconds of audio takes about 360 MiB more",
+        "The card has 300 MiB free, and the model's weights takes about 1680 MiB more",
+    ]
+
+
+def test_what_lies_outside_is_measured_again_now_and_then() -> None:
+    """Kernels are loaded when they are first used, and weights move."""
+    meter = FakeMeter()
+    governor = Governor(meter, cap=None, returns=True)
+    for _ in range(REMEASURED_EVERY):
+        governor.run(1, lambda: None)
+    assert meter.remeasured == 1
+    governor.recount()
+    assert meter.remeasured == 2
 
 
 @given(st.lists(st.tuples(st.floats(1, 500), st.integers(0, 2**32)), min_size=1, max_size=30))

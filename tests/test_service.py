@@ -19,6 +19,7 @@ from seat.errors import (
     CapTooSmall,
     DeadlineExceeded,
     DeviceLost,
+    GraphsUnavailable,
     MemoryLimit,
     ModelLoading,
     QueueFull,
@@ -367,6 +368,7 @@ async def test_graphs_are_captured_for_the_largest_batch_and_no_batch_is_larger(
     """Before anything is recognized, for the longest window; then requests of one second go by fours, not by 120."""
     held = _Held()
     recognizer = held.recognizer
+    recognizer.graphs = "full_graph"
     async with _service(recognizer, cuda_graphs=True, mem_return=False, cuda_graphs_batch=4) as service:
         await _ready(service)
         assert recognizer.captured == [(4, 45 * SAMPLE_RATE)]
@@ -397,16 +399,28 @@ async def test_graphs_that_find_no_room_stop_the_start_and_name_a_cap() -> None:
     assert isinstance(failures[0], CapTooSmall)
 
 
-async def test_graphs_that_are_not_in_force_are_said_so() -> None:
-    """NeMo falls back without a word."""
+@pytest.mark.parametrize("mode", ["no_while_loops", "off"])
+async def test_graphs_that_are_not_in_force_stop_the_start(mode: str) -> None:
+    """NeMo falls back without a word; a setting that is echoed and does nothing costs its operator hours."""
+    failures: list[BaseException] = []
     recognizer = FakeRecognizer()
-    recognizer.graphs = "no_while_loops"
+    recognizer.graphs = mode
+    async with _service(recognizer, failures, cuda_graphs=True, mem_return=False) as service:
+        await _ready(service)
+    assert [type(fault) for fault in failures] == [GraphsUnavailable]
+    assert f"'{mode}'" in str(failures[0])
+
+
+async def test_graphs_in_force_are_published() -> None:
+    """With the largest batch and the longest window that they hold."""
+    recognizer = FakeRecognizer()
+    recognizer.graphs = "full_graph"
     with capture_logs() as events:
         async with _service(recognizer, cuda_graphs=True, mem_return=False) as service:
             await _ready(service)
-            assert service.graphs == "no_while_loops"
-    modes = {event["event"]: event.get("mode") for event in events}
-    assert modes["graphs_reduced"] == "no_while_loops"
+            assert service.graphs == "full_graph"
+    (captured,) = (event for event in events if event["event"] == "graphs_captured")
+    assert (captured["mode"], captured["batch"]) == ("full_graph", 16)
 
 
 async def test_nothing_of_a_request_outlives_it() -> None:

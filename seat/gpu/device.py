@@ -92,6 +92,7 @@ class CudaMeter:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._others = self._taken()
+        self._cap: int | None = None
         self.outside = Outside(nbytes=ASSUMED_OUTSIDE_NBYTES, source="unknown: assumed")
 
     def used(self) -> int:
@@ -109,6 +110,10 @@ class CudaMeter:
             allocated=int(torch.cuda.max_memory_allocated(self._device)),
         )
 
+    def free(self) -> int | None:
+        """Bytes of the card, as the driver tells."""
+        return int(torch.cuda.mem_get_info(self._device)[0])
+
     def reset_peak(self) -> None:
         """Forget the allocator's peaks."""
         torch.cuda.reset_peak_memory_stats(self._device)
@@ -125,6 +130,19 @@ class CudaMeter:
         torch.cuda.synchronize(self._device)
         reserved = int(torch.cuda.memory_reserved(self._device))
         self.outside = outside(used_by_us(self._device), self._taken(), self._others, reserved)
+        self._hold(cap_nbytes)
+
+    def remeasure(self) -> None:
+        """Ask NVML again, where it was what told."""
+        reserved = int(torch.cuda.memory_reserved(self._device))
+        ours = used_by_us(self._device) if self.outside.source == "nvml" else None
+        if ours is not None and ours >= reserved:
+            self.outside = Outside(nbytes=ours - reserved, source="nvml")
+            self._hold(self._cap)
+
+    def _hold(self, cap_nbytes: int | None) -> None:
+        """Hold the allocator to what the cap leaves beside what lies outside."""
+        self._cap = cap_nbytes
         if cap_nbytes is None:
             return
         total = torch.cuda.get_device_properties(self._device).total_memory

@@ -21,7 +21,7 @@ from seat.gpu.attention import Attention, AttentionBank, Kind, bound_attention, 
 from seat.gpu.compilation import compile_layers
 from seat.gpu.residence import Residence
 from seat.gpu.subsampling import chunk_subsampling
-from seat.memory import cap_nbytes, too_small_for_weights
+from seat.memory import cap_nbytes, no_room_for_weights
 from seat.meter import Meter
 from seat.recognizer import SAMPLE_RATE, Chunk, ModelInfo, Recognition, Vocabulary, Waveform
 from seat.resident import ResidentMeter
@@ -101,7 +101,7 @@ def load(  # noqa: PLR0913  what is loaded and how, each named
         )
     except torch.OutOfMemoryError as fault:
         weights = sum(parameter.nbytes for parameter in restored.parameters())
-        raise too_small_for_weights(cap or 0, weights, meter.outside) from fault
+        raise no_room_for_weights(meter, cap, weights) from fault
 
 
 class NemoRecognizer:
@@ -196,7 +196,7 @@ class NemoRecognizer:
         heard = _recognitions(hypotheses, shifts)
         return list(zip(heard, self._compute.split_batched_state(state)[: len(chunks)], strict=True))
 
-    def _encode(self, waveforms: Sequence[Waveform], padded: object | None) -> tuple[torch.Tensor, torch.Tensor]:
+    def _encode(self, waveforms: Sequence[Waveform], padded: object | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Encode a batch: (batch, frames, width) in the decoder's number type, and how many frames each row has."""
         batch = padded if isinstance(padded, torch.Tensor) else self.pad(waveforms)
         if self._bank is not None:

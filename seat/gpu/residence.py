@@ -1,6 +1,6 @@
 """Take a model's tensors off their device and bring them back. Knows torch modules; no NeMo, no audio.
 
-From a card they move to host memory. From a CPU they move to a file that is mapped, so that none of it is resident.
+They move to a file that is mapped, so that none of it is resident: the host is shared, too.
 Every tensor stays the same object with other data: whoever shares one, like two kinds of attention, shares it still.
 """
 
@@ -28,7 +28,7 @@ class Residence:
             OSError: There is no room for the file.
         """
         moved = _tensors(self._model)
-        away = self._mapped(moved) if self._device.type == "cpu" else [tensor.data.cpu() for tensor in moved]
+        away = self._mapped(moved)
         self._moved = moved
         for tensor, data in zip(moved, away, strict=True):
             tensor.data = data
@@ -36,10 +36,8 @@ class Residence:
     def come_back(self) -> None:
         """Bring them back; where that fails half-way, calling again goes on."""
         for tensor in self._moved:
-            if self._device.type == "cpu":
-                tensor.data = tensor.data.clone()
-            elif tensor.device != self._device:
-                tensor.data = tensor.data.to(self._device)
+            if self._device.type == "cpu" or tensor.device != self._device:
+                tensor.data = tensor.data.to(self._device, copy=True)
         self._moved = []
         for module in self._model.modules():
             if isinstance(module, torch.nn.RNNBase):
@@ -49,7 +47,7 @@ class Residence:
         """The same numbers, mapped from a file without a name; weights never change, so it is written once."""
         if self._file is None:
             file = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the model
-            torch.save([tensor.data for tensor in tensors], file)
+            torch.save([tensor.data.cpu() for tensor in tensors], file)
             file.flush()
             self._file = file
             weakref.finalize(self, file.close)
