@@ -77,9 +77,9 @@ class Settings(BaseModel):
     """Seconds of the longest window to which 'auto' gives full attention."""
     local_context: Annotated[tuple[Frames, Frames], BeforeValidator(_split)] = (128, 128)
     """Encoder frames of 80 ms that local attention sees, as 'left,right'."""
-    window_s: Annotated[float, Field(ge=2, le=600)] = 30.0
+    window_s: Annotated[float, Field(ge=2, le=600)] = 20.0
     """Seconds of audio that one window answers for."""
-    window_context_s: Annotated[tuple[Seconds, Seconds], BeforeValidator(_split)] = (10.0, 5.0)
+    window_context_s: Annotated[tuple[Seconds, Seconds], BeforeValidator(_split)] = (6.0, 4.0)
     """Seconds of audio that a window hears before and after its own part, as 'left,right'."""
     window_join: Literal["independent", "carried"] = "independent"
     """Windows of a file side by side, or one after the other with the decoder going on from each to the next."""
