@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.bench.slope import regress
+from tests.bench.slope import floors, regress
 
 MINUTES = np.arange(0, 10, 1 / 120)
 
@@ -39,3 +39,11 @@ def test_too_few_readings_say_nothing() -> None:
 def test_readings_without_any_noise_are_flat() -> None:
     """No division by their missing variance."""
     assert regress(MINUTES, np.full(len(MINUTES), 900.0)).verdict == "flat"
+
+
+def test_what_a_batch_takes_for_a_moment_is_no_growth() -> None:
+    """Of each stretch the lowest reading counts: a level that is returned to is flat, whatever lies above it."""
+    readings = [(second / 60, 800.0 + (0 if second % 5 == 0 else 40 * (second % 7))) for second in range(120)]
+    resting = floors(readings, every=5 / 60)
+    assert [mib for _, mib in resting] == [800.0] * 24
+    assert regress(*zip(*resting, strict=True)).verdict == "flat"

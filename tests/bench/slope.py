@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final, Literal
 
 import numpy as np
@@ -35,6 +36,17 @@ class Slope:
         if self.low > 0 and self.value > TOLERATED_MIB_PER_MIN:
             return "growing"
         return "flat" if self.high < TOLERATED_MIB_PER_MIN else "too short to tell"
+
+
+def floors(readings: Sequence[tuple[float, float]], *, every: float) -> list[tuple[float, float]]:
+    """The lowest reading of every stretch of so many minutes: what a batch takes for a moment comes and goes.
+
+    Args:
+        readings: Minutes and MiB, in order of time.
+        every: Minutes of a stretch.
+    """
+    stretches = groupby(readings, key=lambda reading: int((reading[0] - readings[0][0]) / every))
+    return [min(stretch, key=lambda reading: reading[1]) for _, stretch in stretches]
 
 
 def regress(minutes: Sequence[float], mib: Sequence[float]) -> Slope:

@@ -3,7 +3,8 @@
     just soak [--requests 1200] [--rate 8] [--shape sustained|burst] [--url http://127.0.0.1:8300] [--out soak]
 
 Starts a seat of its own unless told of one. Memory is the process's resident memory and, where `/health` tells it, what
-counts against the cap. The first fifth of the run is warm-up and does not count. Writes OUT.json and OUT.png.
+counts against the cap. What counts is the lowest reading of every FLOOR_EVERY_S, after the first third of the run. Writes
+OUT.json and OUT.png.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from pathlib import Path
 import httpx
 
 from tests.bench.request import speech, wav
-from tests.bench.slope import Slope, regress
+from tests.bench.slope import Slope, floors, regress
 
 LENGTHS_S = (1, 1, 2, 3, 3, 5, 8, 13, 20, 60)
 """Seconds of the clips, drawn with equal chance; the last is cut into windows."""
 
 SAMPLE_EVERY_S = 0.5
-WARM_UP_SHARE = 0.2
+FLOOR_EVERY_S = 5.0
+WARM_UP_SHARE = 1 / 3
 BURST = 16
 """Requests at once in the shape 'burst'."""
 
@@ -113,7 +115,8 @@ def plot(path: Path, readings: list[tuple[float, float]], slope: Slope, first: i
     figure, axes = plt.subplots(figsize=(9, 4))
     axes.plot(minutes, mib, linewidth=0.8, label="resident memory")
     axes.axvspan(minutes[0], minutes[first], alpha=0.15, color="grey", label="warm-up, not counted")
-    middle, level = sum(minutes[first:]) / len(minutes[first:]), sum(mib[first:]) / len(mib[first:])
+    counted = floors(readings[first:], every=FLOOR_EVERY_S / 60)
+    middle, level = (sum(values) / len(values) for values in zip(*counted, strict=True))
     ends = (minutes[first], minutes[-1])
     axes.plot(ends, [level + slope.value * (x - middle) for x in ends], linestyle="--", label=slope.verdict)
     axes.set(
@@ -141,7 +144,7 @@ async def main(arguments: argparse.Namespace) -> None:
         sampler.cancel()
         health = (await client.get("/health")).json()
     first = int(len(readings) * WARM_UP_SHARE)
-    minutes, mib = zip(*readings[first:], strict=True)
+    minutes, mib = zip(*floors(readings[first:], every=FLOOR_EVERY_S / 60), strict=True)
     slope = regress(minutes, mib)
     report = {
         "date": time.strftime("%Y-%m-%d"),
@@ -153,7 +156,7 @@ async def main(arguments: argparse.Namespace) -> None:
         "verdict": slope.verdict,
         "first_mib": round(mib[0], 1),
         "last_mib": round(mib[-1], 1),
-        "most_mib": round(max(mib), 1),
+        "most_mib": round(max(reading for _, reading in readings), 1),
         "health": health,
     }
     out = Path(arguments.out)
