@@ -3,7 +3,7 @@
     just soak [--requests 1200] [--rate 8] [--shape sustained|burst] [--url http://127.0.0.1:8300] [--out soak]
 
 Starts a seat of its own unless told of one. Memory is the process's resident memory and, where `/health` tells it, what
-counts against the cap. What counts is the lowest reading of every FLOOR_EVERY_S, after the first third of the run. Writes
+counts against the cap. Of the last two thirds of the run, the lowest reading of every FLOOR_EVERY_S counts. Writes
 OUT.json and OUT.png.
 """
 
