@@ -424,8 +424,10 @@ def test_latency_of_a_seat_of_its_own(stage: Stage, report: Report, variant: str
     facts = json.loads(result.stdout.splitlines()[-1])
     eager = report.facts.get("eager", facts)
     report.record(variant, facts | {"same_texts": facts.get("texts") == eager.get("texts")})
+    if variant == "graphs" and facts.get("failed", "").startswith("GraphsUnavailable"):
+        assert stage.rehearsed or "no_while_loops" in facts["failed"], facts
+        return
     assert "failed" not in facts, facts
     assert (facts["refusals"], len(facts["latency_ms"])) == (0, 3)
     assert facts["compiled"] == (variant == "compiled")
-    expected = {"full_graph", "no_while_loops"} if variant == "graphs" and not stage.rehearsed else {"off"}
-    assert facts["graphs"] in expected
+    assert facts["graphs"] == ("full_graph" if variant == "graphs" else "off")
