@@ -10,6 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +150,17 @@ def test_what_comes_out_of_a_batch_is_what_comes_out_alone(
         (alone,) = demo.recognize([waveform])
         assert (batched.tokens, batched.frames, batched.durations) == (alone.tokens, alone.frames, alone.durations)
         assert batched.confidences == pytest.approx(alone.confidences, abs=CONFIDENCE_NOISE)
+
+
+def test_padding_ahead_on_another_thread_changes_nothing(
+    demo: NemoRecognizer, clips: dict[str, tuple[Waveform, str]]
+) -> None:
+    """Nor does it leave anything of a longer batch behind a shorter waveform."""
+    waveforms = [waveform for waveform, _ in clips.values()]
+    with ThreadPoolExecutor(1) as pool:
+        padded = [pool.submit(demo.pad, some).result() for some in (waveforms, waveforms[:2], waveforms)]
+    assert demo.recognize(waveforms, padded[2]) == demo.recognize(waveforms)
+    assert demo.recognize(waveforms[:2], padded[1]) == demo.recognize(waveforms[:2])
 
 
 def test_the_same_call_twice_gives_the_same_numbers(

@@ -1,0 +1,81 @@
+"""One batch on the GPU thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from seat.batches import Entry, Ticket
+from seat.errors import DeviceLost
+from seat.executor import Executor
+from seat.memory import Governor
+from seat.recognizer import SAMPLE_RATE, Waveform
+from seat.runner import Runner
+from seat.telemetry import here
+from tests.fakes import FakeMeter, FakeRecognizer, hear, speech
+
+
+def _runner(executor: Executor, recognizer: FakeRecognizer) -> Runner:
+    ticks = iter(range(1000))
+    return Runner(executor, recognizer, Governor(FakeMeter(), cap=None, returns=True), lambda: float(next(ticks)))
+
+
+def _entry(waveform: Waveform) -> Entry:
+    ticket = Ticket(arrival=1, long=False, deadline_at=0.0)
+    future = asyncio.get_running_loop().create_future()
+    return Entry(waveform=waveform, turn=0, ticket=ticket, origin=here(), future=future)
+
+
+async def test_a_batch_gives_its_words_and_what_it_took() -> None:
+    """Padded ahead in another thread or not, the words are the same."""
+    recognizer = FakeRecognizer()
+    entries = [_entry(speech([digit] * digit)) for digit in (2, 3)]
+    async with Executor() as executor:
+        runner = _runner(executor, recognizer)
+        outcomes = [
+            await runner.submit(entries).outcome,
+            await runner.submit(entries, await runner.pad(entries)).outcome,
+        ]
+    for outcome in outcomes:
+        assert outcome.entries == tuple(entries)
+        assert outcome.recognitions == tuple(hear(entry.waveform) for entry in entries)
+        assert outcome.audio_s == sum(len(entry.waveform) for entry in entries) / SAMPLE_RATE
+        assert outcome.ran is not None
+        assert (outcome.ran.size, outcome.ran.ended_at - outcome.ran.began_at) == (2, 1.0)
+    assert recognizer.padded == [[len(entry.waveform) for entry in entries]]
+
+
+async def test_who_has_gone_is_not_computed() -> None:
+    """Also where the batch was padded with them in it; where nobody is left, nothing runs."""
+    recognizer = FakeRecognizer()
+    entries = [_entry(speech([digit] * digit)) for digit in (2, 3)]
+    async with Executor() as executor:
+        runner = _runner(executor, recognizer)
+        padded = await runner.pad(entries)
+        entries[0].future.cancel()
+        some = await runner.submit(entries, padded).outcome
+        entries[1].future.cancel()
+        none = await runner.submit(entries, padded).outcome
+    assert (some.entries, some.recognitions) == ((entries[1],), (hear(entries[1].waveform),))
+    assert (none.entries, none.ran) == ((), None)
+    assert recognizer.batches == [[len(entries[1].waveform)]]
+
+
+async def test_nothing_runs_on_a_device_that_is_lost() -> None:
+    """What stood behind the batch that lost it is not even tried."""
+
+    def fail(_waveforms: Sequence[Waveform]) -> None:
+        message = "CUDA error: device-side assert triggered"
+        raise RuntimeError(message)
+
+    recognizer = FakeRecognizer(before=fail)
+    async with Executor() as executor:
+        runner = _runner(executor, recognizer)
+        jobs = [runner.submit([_entry(speech([1]))]) for _ in range(2)]
+        with pytest.raises(RuntimeError, match="device-side"):
+            await jobs[0].outcome
+        with pytest.raises(DeviceLost):
+            await jobs[1].outcome
+    assert len(recognizer.batches) == 1
