@@ -25,6 +25,9 @@ from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Recognizer, Wavefor
 from seat.telemetry import batch_span, here, log, tell_footprint
 from seat.weights import Weights
 
+Recognized = Callable[[int, Recognition], None]
+"""Called on the event loop with the number of a window, from 0, and what was heard in it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchedulerStatistics:
@@ -101,7 +104,7 @@ class Scheduler:
     async def recognize(
         self,
         waveforms: Sequence[Waveform],
-        on_recognized: Callable[[int], None] = lambda _number: None,
+        on_recognized: Recognized = lambda _number, _recognition: None,
         *,
         deadline_at: float = math.inf,
     ) -> Heard:
@@ -109,7 +112,7 @@ class Scheduler:
 
         Args:
             waveforms: At least one.
-            on_recognized: Called on the event loop with the number of each window, from 0, once it is recognized.
+            on_recognized: Told of each window as soon as it is recognized, in any order.
             deadline_at: When the answer is too late, on the monotonic clock.
 
         Raises:
@@ -127,7 +130,7 @@ class Scheduler:
     async def carry(
         self,
         chunks: Sequence[Chunk],
-        on_recognized: Callable[[int], None] = lambda _number: None,
+        on_recognized: Recognized = lambda _number, _recognition: None,
         *,
         deadline_at: float = math.inf,
     ) -> Heard:
@@ -149,9 +152,7 @@ class Scheduler:
                 carried = entry.carried
         return Heard.of(results, submitted_at)
 
-    async def _run_all(
-        self, entries: list[Entry], on_recognized: Callable[[int], None]
-    ) -> list[tuple[Recognition, Ran]]:
+    async def _run_all(self, entries: list[Entry], on_recognized: Recognized) -> list[tuple[Recognition, Ran]]:
         """Put windows into the queue and wait for all of them; none stays behind where that fails or is cancelled."""
         for entry in entries:
             entry.future.add_done_callback(partial(_tell, entry.turn, on_recognized))
@@ -290,9 +291,10 @@ def _entry(waveform: Waveform, turn: int, ticket: Ticket, chunk: Chunk | None = 
     return Entry(waveform=waveform, turn=turn, ticket=ticket, origin=here(), future=future, chunk=chunk)
 
 
-def _tell(number: int, on_recognized: Callable[[int], None], future: asyncio.Future[Any]) -> None:
+def _tell(number: int, on_recognized: Recognized, future: asyncio.Future[Any]) -> None:
     if not future.cancelled() and future.exception() is None:
-        on_recognized(number)
+        recognition, _ = future.result()
+        on_recognized(number, recognition)
 
 
 def _because(cause: BaseException | None, fault: SeatError) -> SeatError:

@@ -18,6 +18,7 @@ import numpy as np
 from seat.errors import DeviceLost, MemoryLimit, ModelLoading, ShuttingDown, Stalled
 from seat.executor import Executor
 from seat.faults import is_shortage
+from seat.hearing import Listeners, NewWords, Progress, unheard, unread
 from seat.memory import Governor, MemoryStatistics, cap_nbytes
 from seat.meter import MIB
 from seat.queueing import QueueLimits
@@ -25,8 +26,9 @@ from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
 from seat.scheduler import Scheduler
 from seat.settings import Settings
 from seat.telemetry import log, note_timings
-from seat.transcriber import Progress, Transcriber, TranscriberLimits, unheard
+from seat.transcriber import Transcriber, TranscriberLimits
 from seat.transcript import Transcript
+from seat.voice import Chunking
 from seat.weights import WeightsStatistics
 from seat.windows import WindowLimits
 
@@ -144,14 +146,25 @@ class Service:
         return self._transcriber
 
     async def transcribe(
-        self, source: BinaryIO, on_progress: Progress = unheard, deadline_s: float = math.inf
+        self,
+        source: BinaryIO,
+        on_progress: Progress = unheard,
+        deadline_s: float = math.inf,
+        *,
+        on_words: NewWords = unread,
+        chunking: Chunking | None = None,
     ) -> Transcript:
         """Transcribe a file; as `Transcriber.transcribe`, and the timings go into the request's line.
 
         Raises:
             Unavailable: The seat is loading, stalled, stopping, full, out of memory or has lost its device.
         """
-        transcript, timings = await self.open_transcriber().transcribe(source, on_progress, deadline_s)
+        transcript, timings = await self.open_transcriber().transcribe(
+            source,
+            Listeners(progress=on_progress, words=on_words),
+            deadline_s=deadline_s,
+            chunking=chunking,
+        )
         note_timings(timings)
         return transcript
 
