@@ -17,6 +17,8 @@ Format = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Granularity = Literal["word", "segment"]
 
 FORMATS: Final[tuple[Format, ...]] = ("json", "text", "srt", "vtt", "verbose_json")
+STREAMED: Final[tuple[Format, ...]] = ("json", "text", "verbose_json")
+"""Formats for which a stream of text is an answer; cues are not made of deltas."""
 GRANULARITIES: Final[tuple[Granularity, ...]] = ("word", "segment")
 
 

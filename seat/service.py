@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -19,6 +20,7 @@ from seat.errors import DeviceLost, MemoryLimit, ModelLoading, ShuttingDown, Sta
 from seat.executor import Executor
 from seat.faults import is_shortage
 from seat.hearing import Listeners, NewWords, Progress, unheard, unread
+from seat.languages import of_model
 from seat.memory import Governor, MemoryStatistics, cap_nbytes
 from seat.meter import MIB
 from seat.queueing import QueueLimits
@@ -113,6 +115,11 @@ class Service:
     def weights(self) -> WeightsStatistics | None:
         """Where the weights are; None until the model has warmed up."""
         return self._scheduler.weights.statistics() if self._scheduler else None
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """ISO 639-1 codes of what the model speaks, the usual one first."""
+        return self._settings.model_languages or of_model(self._settings.model_id)
 
     @property
     def live(self) -> bool:
@@ -212,12 +219,12 @@ class Service:
             )
         )
         self._scheduler.learn(longest_took_s, windows.longest / SAMPLE_RATE)
-        self.info, self.graphs = recognizer.info, recognizer.graphs
+        self.info, self.graphs = replace(recognizer.info, languages=self.languages), recognizer.graphs
         self._transcriber = await self._stack.enter_async_context(
             Transcriber(
                 self._scheduler,
                 recognizer.vocabulary,
-                recognizer.info.languages[0],
+                self.languages[0],
                 TranscriberLimits(
                     windows=windows,
                     join=self._settings.window_join,
