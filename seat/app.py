@@ -14,6 +14,7 @@ from seat.recognizer import Recognizer
 from seat.service import Service
 from seat.settings import Settings
 from seat.web.access import with_access_line
+from seat.web.docs import docs, openapi_json
 from seat.web.headers import with_security_headers
 from seat.web.keys import require_key
 from seat.web.linger import with_lingering
@@ -56,6 +57,8 @@ def build_app(
             health,
             live,
             ready,
+            openapi_json,
+            docs,
         ],
         dependencies={
             "service": Provide(lambda: service, sync_to_thread=False),

@@ -96,7 +96,8 @@ class _Independent:
         last, frame_s = self._taken == len(self._windows), self._vocabulary.frame_s
         words = spoken_words(recognition, self._vocabulary, offset_s=window.start / SAMPLE_RATE, audio_s=self._audio_s)
         begin_s = window.core_start / SAMPLE_RATE
-        end_s = math.inf if last else window.core_stop / SAMPLE_RATE
+        core_stop_s = window.core_stop / SAMPLE_RATE
+        end_s = core_stop_s if core_stop_s < self._audio_s else math.inf
         before = [word for word in words if word.middle_s < begin_s]
         core = [word for word in words if begin_s <= word.middle_s < end_s]
         after = [word for word in words if word.middle_s >= end_s]

@@ -149,6 +149,6 @@ class Transcriber:
         if chunking is None or len(waveform) <= SHORTEST:
             return plan(len(waveform), limits, quietest, grid)
         stretches = speech_stretches(waveform, chunking)
-        if chunking.packed:
-            stretches = packed(stretches, limits.core)
-        return plan_within(stretches, limits, quietest, grid)
+        # Windows are never shorter than the shortest: for a file of short words that bounds what they cost together.
+        longest = limits.core if chunking.packed else SHORTEST
+        return plan_within(packed(stretches, longest), len(waveform), limits, quietest, grid)

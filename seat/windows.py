@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -107,12 +106,7 @@ def plan(samples: int, limits: WindowLimits, quietest: Callable[[int, int], int]
         before = max(0, SHORTEST - samples) // 2
         stop = max(samples, SHORTEST - before)
         return [Window(start=-before, core_start=0, core_stop=samples, stop=stop)]
-    cuts = [0]
-    while samples - cuts[-1] > limits.core:
-        latest = cuts[-1] + limits.core
-        quiet = quietest(latest - min(limits.right, limits.core // 2), latest)
-        cuts.append(quiet // grid * grid)
-    cuts.append(samples)
+    cuts = _cuts(0, samples, limits, quietest, grid)
     return [
         Window(
             start=max(0, min(core_start - limits.left, core_stop - SHORTEST)) // grid * grid,
@@ -125,38 +119,42 @@ def plan(samples: int, limits: WindowLimits, quietest: Callable[[int, int], int]
 
 
 def plan_within(
-    stretches: Sequence[tuple[int, int]], limits: WindowLimits, quietest: Callable[[int, int], int], grid: int = 1
+    stretches: Sequence[tuple[int, int]],
+    samples: int,
+    limits: WindowLimits,
+    quietest: Callable[[int, int], int],
+    grid: int = 1,
 ) -> list[Window]:
-    """Cover stretches of speech with windows, each stretch as `plan` covers audio; nobody hears what lies between.
+    """Cover stretches of speech with windows; what lies between them belongs to no core.
 
     Args:
-        stretches: First and stop sample of each, in order, without overlap.
-        limits: As for `plan`, and so are the others.
-        quietest: Asked for places in the audio.
-        grid: Where every window begins.
+        stretches: First and stop sample of each, in order of time, without overlap.
+        samples: Length of the audio, at least `SHORTEST`; the other arguments are as for `plan`.
+        limits: At the ends of a stretch there is silence, so no more than a second of it is heard as context: enough
+            that no part of another stretch's word, cut in two by the window's end, lies in the core.
+        quietest: As for `plan`.
+        grid: As for `plan`.
     """
-    windows: list[Window] = []
-    for first_sample, stop in stretches:
-        start = first_sample // grid * grid
-        inside = partial(_moved_question, quietest, start)
-        windows += [_moved(window, start, grid) for window in plan(stop - start, limits, inside, grid)]
+    windows = []
+    for first, stop in stretches:
+        cuts = _cuts(first // grid * grid, stop, limits, quietest, grid)
+        for core_start, core_stop in pairwise(cuts):
+            left = limits.left if core_start > cuts[0] else min(limits.left, SHORTEST)
+            right = limits.right if core_stop < stop else min(limits.right, SHORTEST)
+            start = max(0, min(core_start - left, core_stop - SHORTEST)) // grid * grid
+            end = max(min(samples, core_stop + right), start + SHORTEST)
+            windows.append(Window(start=start, core_start=core_start, core_stop=core_stop, stop=end))
     return windows
 
 
-def _moved_question(quietest: Callable[[int, int], int], by: int, first: int, last: int) -> int:
-    """Ask for a place as if the audio began so many samples later."""
-    return quietest(by + first, by + last) - by
-
-
-def _moved(window: Window, by: int, grid: int) -> Window:
-    """A window as many samples later. One of a short stretch hears what is around it, not silence put there."""
-    start = max(0, window.start + by) // grid * grid
-    return Window(
-        start=start,
-        core_start=window.core_start + by,
-        core_stop=window.core_stop + by,
-        stop=max(window.stop + by, start + SHORTEST),
-    )
+def _cuts(start: int, stop: int, limits: WindowLimits, quietest: Callable[[int, int], int], grid: int) -> list[int]:
+    """Where cores begin and end."""
+    cuts = [start]
+    while stop - cuts[-1] > limits.core:
+        latest = cuts[-1] + limits.core
+        quiet = quietest(latest - min(limits.right, limits.core // 2), latest)
+        cuts.append(quiet // grid * grid)
+    return [*cuts, stop]
 
 
 def quietest_point(audio: Waveform, first: int, last: int) -> int:

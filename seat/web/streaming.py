@@ -96,9 +96,14 @@ class EventStream(Response[None]):
 
 
 async def events(
-    transcribe: Callable[[NewWords], Coroutine[Any, Any, Transcript]], *, with_logprobs: bool
+    transcribe: Callable[[NewWords], Coroutine[Any, Any, Transcript]], *, with_logprobs: bool, ping_s: float = PING_S
 ) -> AsyncGenerator[bytes]:
     """Transcribe, and give an event for all words that are settled together, one at the end, and comments between.
+
+    Args:
+        transcribe: Called with who wants to know of new words.
+        with_logprobs: Whether events carry tokens.
+        ping_s: Seconds without an event after which there is a comment; none before the first event.
 
     Raises:
         SeatError: The transcription failed; where this is closed or cancelled, it is cancelled and waited for.
@@ -110,7 +115,7 @@ async def events(
     try:
         while True:
             try:
-                async with asyncio.timeout(None if first else PING_S):
+                async with asyncio.timeout(None if first else ping_s):
                     words = await arrived.get()
             except TimeoutError:
                 yield PING
