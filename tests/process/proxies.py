@@ -1,7 +1,7 @@
-"""A LiteLLM proxy as a process of its own, in an environment of its own. Knows how to install and start it; tests nothing.
+"""A LiteLLM proxy as a process of its own, in an environment of its own. Knows how to install it; tests nothing.
 
-Its dependencies contradict the seat's (an older rich, an older huggingface_hub), so it is installed once into the user's
-cache; afterwards it needs no network.
+Its dependencies contradict the seat's (an older rich, an older huggingface_hub), so it is installed once into the
+user's cache; afterwards it needs no network.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ INSTALLS = (
     ["litellm[proxy]==1.108.7"],
     ["--no-deps", f"litellm=={VERSION}", "semver>=3.0.4,<4", "backports.zstd>=1,<2"],
 )
-"""What pip is asked for, in this order. The proxy of the newest version is in its wheel, but its extra 'proxy' asks for a
-package that indexes lack; so the older version's extra comes first, and then what the newer one needs beside it."""
+"""What pip is asked for, in this order. The proxy of the newest version is in its wheel, but its extra 'proxy' asks for
+a package that indexes lack; so the older version's extra comes first, then what the newer one needs beside it."""
 
 START_PATIENCE_S = 120.0
 """How long the proxy may take to import itself: 20 s alone on two cores."""
