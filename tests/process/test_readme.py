@@ -15,7 +15,10 @@ pytestmark = [pytest.mark.process, pytest.mark.model]
 
 README = (ROOT / "README.md").read_text()
 CURLS = [
-    line for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) for line in block.splitlines() if line.startswith("curl ")
+    line
+    for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if line.startswith("curl ")
 ]
 PYTHONS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 SAYS = "Seven three alpha. Stop please."
