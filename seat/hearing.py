@@ -81,8 +81,15 @@ class Hearing:
             SeatError: As `Scheduler.recognize`.
         """
         self._tell_progress()
-        if not self._windows:
-            return _NOTHING
+        heard = await self._hear(scheduler, deadline_at) if self._windows else _NOTHING
+        if self._next != len(
+            self._windows
+        ):  # a callback that raises is logged by the loop, and nobody else hears of it
+            message = f"words of {self._next} of {len(self._windows)} windows"
+            raise RuntimeError(message)
+        return heard
+
+    async def _hear(self, scheduler: Scheduler, deadline_at: float) -> Heard:
         if self._carried_frame is not None:
             chunks = [window.chunk(self._waveform, self._carried_frame) for window in self._windows]
             return await scheduler.carry(chunks, self._take, deadline_at=deadline_at)

@@ -112,6 +112,12 @@ async def test_where_there_is_no_room_for_another_try_the_first_one_counts() -> 
     assert scheduler.tried_again == 1
 
 
+async def test_no_window_is_missing_without_a_word() -> None:
+    """Should one be, the request fails: half a transcript looks like a whole one."""
+    with pytest.raises(RuntimeError, match="2 of 3 windows"):
+        await _run(_Scheduler((0, 1)), SPEECH)
+
+
 async def test_a_window_of_silence_is_not_tried_again() -> None:
     """There is nothing to hear in it."""
     audio = SPEECH.copy()

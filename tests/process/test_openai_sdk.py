@@ -16,7 +16,7 @@ import pytest
 from openai.types.audio import Transcription, TranscriptionVerbose
 
 from tests.process.conftest import Start
-from tests.process.seats import MODEL_PATIENCE_S, PATIENCE_S, Seat, said
+from tests.process.seats import MODEL_PATIENCE_S, PATIENCE_S, FakeSeat, Seat, said
 
 pytestmark = [pytest.mark.process, pytest.mark.model]
 
@@ -50,6 +50,13 @@ def client(seat: Seat) -> Iterator[CountedClient]:
     """The synchronous client."""
     with CountedClient(seat) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeSeat]:
+    """A seat that is sent what it refuses; the last of it keeps its model waiting."""
+    with FakeSeat(tmp_path_factory.mktemp("refusing")) as refusing:
+        yield refusing.wait_for("/health/ready")
 
 
 @pytest.fixture(scope="module")
@@ -231,13 +238,21 @@ def test_a_translation_is_english(client: CountedClient, clip: Path, heard: str)
     ids=["empty", "junk", "model", "language", "format", "fault", "timeout"],
 )
 def test_a_refusal_costs_so_many_uploads(
-    start: Start, file: bytes, wishes: dict[str, Any], kind: type[Exception], uploads: int
+    refusing: FakeSeat, file: bytes, wishes: dict[str, Any], kind: type[Exception], uploads: int
 ) -> None:
     """One where trying again is hopeless, a fault of the model included; the SDK's own timeout is its own affair."""
-    seat = start().wait_for("/health/ready")
-    with CountedClient(seat) as client, pytest.raises(kind):
+    with CountedClient(refusing) as client, pytest.raises(kind):
         client.audio.transcriptions.create(**{"model": "whisper-1", "file": file, **wishes})
     assert len(client.sent) == uploads
+
+
+def test_an_answer_that_comes_too_late_costs_one_upload(start: Start) -> None:
+    """The same file would take as long again, and so it is told."""
+    seat = start(SEAT_DEADLINE_S="0.3").wait_for("/health/ready")
+    with CountedClient(seat) as client, pytest.raises(openai.InternalServerError) as refusal:
+        client.audio.transcriptions.create(model="whisper-1", file=said(9))
+    assert (refusal.value.status_code, refusal.value.code) == (504, "deadline_exceeded")
+    assert len(client.sent) == 1
     seat.sign("nine")
 
 
