@@ -25,11 +25,15 @@ types:
 
 # Run the tests that start no process of their own.
 test *arguments:
-    {{python}} -m pytest -m "not gpu and not process" {{arguments}}
+    {{python}} -m pytest -m "not gpu and not process and not clients" {{arguments}}
 
 # Run the tests against the real server process, with real clients.
 test-process *arguments:
     {{python}} -m pytest -m process {{arguments}}
+
+# Run the tests with a LiteLLM proxy in front of two seats; installs it into the user's cache once.
+test-clients *arguments:
+    {{python}} -m pytest -m clients {{arguments}}
 
 # Run the tests that need a CUDA card.
 test-gpu *arguments:
@@ -37,7 +41,7 @@ test-gpu *arguments:
 
 # Everything that must pass: format, lint, types, all tests that need no card.
 check: lint types
-    {{python}} -m pytest -m "not gpu"
+    {{python}} -m pytest
 
 # Start a seat with the bundled model.
 serve *arguments:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from litestar import Litestar, Router
+from litestar.config.cors import CORSConfig
 from litestar.di import Provide
 from litestar.types import ASGIApp
 
@@ -13,12 +14,14 @@ from seat.recognizer import Recognizer
 from seat.service import Service
 from seat.settings import Settings
 from seat.web.access import with_access_line
+from seat.web.docs import docs, openapi_json
+from seat.web.headers import with_security_headers
 from seat.web.keys import require_key
 from seat.web.linger import with_lingering
 from seat.web.models import list_models, retrieve_model
 from seat.web.probes import health, live, ready
 from seat.web.problems import to_response
-from seat.web.transcriptions import create_transcription
+from seat.web.transcriptions import create_transcription, create_translation
 
 
 def build_app(
@@ -46,15 +49,22 @@ def build_app(
 
     app = Litestar(
         route_handlers=[
-            Router("/", route_handlers=[create_transcription, list_models, retrieve_model], guards=[require_key]),
+            Router(
+                "/",
+                route_handlers=[create_transcription, create_translation, list_models, retrieve_model],
+                guards=[require_key],
+            ),
             health,
             live,
             ready,
+            openapi_json,
+            docs,
         ],
         dependencies={
             "service": Provide(lambda: service, sync_to_thread=False),
             "settings": Provide(lambda: settings, sync_to_thread=False),
         },
+        cors_config=_cors(settings),
         exception_handlers={Exception: to_response},
         lifespan=[lifespan],
         openapi_config=None,
@@ -62,4 +72,11 @@ def build_app(
         request_max_body_size=None,
     )
     app.state.settings = settings
-    return with_lingering(with_access_line(app)), service
+    return with_lingering(with_access_line(with_security_headers(app))), service
+
+
+def _cors(settings: Settings) -> CORSConfig | None:
+    """What browsers may do with pages of other origins; without one, they refuse by themselves."""
+    if not settings.cors_origins:
+        return None
+    return CORSConfig(allow_origins=list(settings.cors_origins), expose_headers=["x-request-id", "retry-after"])

@@ -5,6 +5,8 @@
     │   ├── MissingField            a form field is absent or empty
     │   ├── MalformedForm           the body is not the form it claims to be
     │   ├── UnsupportedValue        a field holds a value this seat does not know
+    │   ├── InvalidValue            a field holds a number or an object that makes no sense
+    │   ├── NotTranslated           this model does not translate
     │   ├── UndecodableAudio        the file holds no audio that can be read
     │   ├── AudioTooLong            more audio than this seat accepts
     │   ├── UploadTooLarge          more bytes than this seat accepts
@@ -88,12 +90,36 @@ class UnsupportedValue(InvalidRequest):
 
     code = "unsupported_value"
 
-    def __init__(self, *, param: str, value: str, supported: Iterable[str]) -> None:
+    def __init__(self, *, param: str, value: str, supported: Iterable[str], beside: str | None = None) -> None:
         known = ", ".join(f"'{name}'" for name in supported)
+        where = f"'{param}' together with '{beside}'" if beside else f"'{param}'"
         super().__init__(
-            f"Unsupported value: '{shortened(value)}' is not supported for '{param}'. Supported values are: {known}."
+            f"Unsupported value: '{shortened(value)}' is not supported for {where}. Supported values are: {known}."
         )
         self.param = param
+
+
+class InvalidValue(InvalidRequest):
+    """A field holds a number or an object that makes no sense."""
+
+    code = "invalid_value"
+
+    def __init__(self, *, param: str, reason: str) -> None:
+        super().__init__(f"Invalid value for '{param}': {reason}.")
+        self.param = param
+
+
+class NotTranslated(InvalidRequest):
+    """A model that hears other languages than English writes them down as they are."""
+
+    code = "unsupported_value"
+    param = "model"
+
+    def __init__(self, *, spoken: Iterable[str]) -> None:
+        super().__init__(
+            f"This model does not translate: it writes down what it hears, in {', '.join(spoken)}. "
+            "Use /v1/audio/transcriptions."
+        )
 
 
 class UndecodableAudio(InvalidRequest):

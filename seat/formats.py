@@ -1,18 +1,24 @@
-"""Write a transcript in the five formats of OpenAI's audio API. Knows their fields; no HTTP, no model."""
+"""Write a transcript in the formats of OpenAI's audio API, and its stream. Knows their fields; no HTTP, no model."""
 
 from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from html import escape
 from typing import Any, Final, Literal
 
+from seat.cues import Cue, cues
 from seat.transcript import Segment, Transcript, Word
 
+Task = Literal["transcribe", "translate"]
 Format = Literal["json", "text", "srt", "vtt", "verbose_json"]
 Granularity = Literal["word", "segment"]
 
 FORMATS: Final[tuple[Format, ...]] = ("json", "text", "srt", "vtt", "verbose_json")
+STREAMED: Final[tuple[Format, ...]] = ("json", "text", "verbose_json")
+"""Formats for which a stream of text is an answer; cues are not made of deltas."""
 GRANULARITIES: Final[tuple[Granularity, ...]] = ("word", "segment")
 
 
@@ -26,14 +32,20 @@ def _seconds(seconds: float) -> float:
 
 
 def render(
-    transcript: Transcript, response_format: Format, granularities: Collection[Granularity]
+    transcript: Transcript,
+    response_format: Format,
+    granularities: Collection[Granularity],
+    *,
+    task: Task = "transcribe",
+    with_logprobs: bool = False,
 ) -> str | dict[str, Any]:
-    """The transcript in any format: text, or an object for JSON."""
+    """The transcript in any format: text, or an object for JSON, to which the tokens' logarithms may be added."""
     match response_format:
         case "json":
-            return json(transcript)
+            return json(transcript) | (logprobs(transcript.words) if with_logprobs else {})
         case "verbose_json":
-            return verbose_json(transcript, granularities)
+            answer = verbose_json(transcript, granularities, task=task)
+            return answer | (logprobs(transcript.words) if with_logprobs else {})
         case "text":
             return text(transcript)
         case "srt":
@@ -52,15 +64,18 @@ def json(transcript: Transcript) -> dict[str, Any]:
     return {"text": transcript.text, "usage": _usage(transcript)}
 
 
-def verbose_json(transcript: Transcript, granularities: Collection[Granularity]) -> dict[str, Any]:
+def verbose_json(
+    transcript: Transcript, granularities: Collection[Granularity], *, task: Task = "transcribe"
+) -> dict[str, Any]:
     """OpenAI's `TranscriptionVerbose` object.
 
     Args:
         transcript: What was said.
         granularities: 'word' adds ``words``, 'segment' adds ``segments``.
+        task: What was asked for.
     """
     answer: dict[str, Any] = {
-        "task": "transcribe",
+        "task": task,
         "language": transcript.language,
         "duration": _seconds(transcript.duration_s),
         "text": transcript.text,
@@ -102,22 +117,50 @@ def _segment(number: int, segment: Segment) -> dict[str, Any]:
     }
 
 
+def delta(words: Sequence[Word], *, first: bool, with_logprobs: bool) -> dict[str, Any]:
+    """The event of a stream that brings the next words; all of them joined are the text."""
+    more = logprobs(words, first=first) if with_logprobs else {}
+    written = " ".join(word.text for word in words)
+    return {"type": "transcript.text.delta", "delta": written if first else " " + written} | more
+
+
+def done(transcript: Transcript, *, with_logprobs: bool) -> dict[str, Any]:
+    """The event of a stream that ends it: the whole text, and what a bill counts."""
+    more = logprobs(transcript.words) if with_logprobs else {}
+    return {"type": "transcript.text.done", "text": transcript.text, "usage": _usage(transcript)} | more
+
+
+def logprobs(words: Iterable[Word], *, first: bool = True) -> dict[str, Any]:
+    """The key ``logprobs``: tokens that joined are the text, with the logarithms of their probabilities.
+
+    Args:
+        words: At least some of a transcript's, one behind the other.
+        first: Whether they begin the transcript; else a space stands before them.
+    """
+    rows = []
+    for number, word in enumerate(words):
+        for place, token in enumerate(word.tokens):
+            written = " " + token.text if place == 0 and not (first and number == 0) else token.text
+            rows.append({"token": written, "logprob": round(token.logprob, 6), "bytes": list(written.encode())})
+    return {"logprobs": rows}
+
+
 def srt(transcript: Transcript) -> str:
-    """SubRip: numbered cues, one per segment; empty where nothing was said."""
-    return "".join(
-        f"{number}\n{timestamp(segment.start_s, ',')} --> {timestamp(segment.end_s, ',')}\n{segment.text}\n\n"
-        for number, segment in enumerate(transcript.segments, start=1)
-    )
+    """SubRip: numbered cues; empty where nothing was said."""
+    numbered = enumerate(cues(transcript.words), start=1)
+    return "".join(f"{number}\n{_shown(cue, ',')}\n\n" for number, cue in numbered)
 
 
 def vtt(transcript: Transcript) -> str:
-    """WebVTT: a header and one cue per segment."""
-    return "\n".join(["WEBVTT\n", *_vtt_cues(transcript.segments)])
+    """WebVTT: a header and cues, in whose text '&', '<' and '>' have to be escaped."""
+    return "\n".join(
+        ["WEBVTT\n", *(_shown(cue, ".", partial(escape, quote=False)) + "\n" for cue in cues(transcript.words))]
+    )
 
 
-def _vtt_cues(segments: Iterable[Segment]) -> Iterable[str]:
-    for segment in segments:
-        yield f"{timestamp(segment.start_s, '.')} --> {timestamp(segment.end_s, '.')}\n{segment.text}\n"
+def _shown(cue: Cue, decimal_mark: str, write: Callable[[str], str] = str) -> str:
+    times = f"{timestamp(cue.start_s, decimal_mark)} --> {timestamp(cue.end_s, decimal_mark)}"
+    return "\n".join([times, *map(write, cue.lines)])
 
 
 def timestamp(seconds: float, decimal_mark: str) -> str:

@@ -84,7 +84,8 @@ class ModelInfo:
     dtype: str
     """Number type of the encoder's weights: 'float32', 'bfloat16'."""
     languages: tuple[str, ...]
-    """ISO 639-1 codes of what the model speaks; English is assumed, as no checkpoint tells."""
+    """ISO 639-1 codes of what the model speaks. No checkpoint tells; the service puts in what its name tells, or what
+    its operator says."""
     versions: dict[str, str]
     """Versions of what computes: torch, nemo, cuda, driver."""
     compiled: bool = False

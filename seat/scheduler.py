@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from seat.batches import Entry, Heard, Ran, Ticket, smaller
-from seat.errors import DeviceLost, MemoryLimit, RecognitionFailed, SeatError, ShuttingDown
+from seat.errors import DeviceLost, MemoryLimit, RecognitionFailed, SeatError, ShuttingDown, Unavailable
 from seat.executor import Executor, Job
 from seat.faults import is_fatal, is_shortage
 from seat.memory import Governor
@@ -28,6 +28,9 @@ from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Recognizer, Wavefor
 from seat.runner import Outcome, Runner
 from seat.telemetry import here, log
 from seat.weights import Weights
+
+Recognized = Callable[[int, Recognition], None]
+"""Called on the event loop with the number of a window, from 0, and what was heard in it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +129,7 @@ class Scheduler:
     async def recognize(
         self,
         waveforms: Sequence[Waveform],
-        on_recognized: Callable[[int], None] = lambda _number: None,
+        on_recognized: Recognized = lambda _number, _recognition: None,
         *,
         deadline_at: float = math.inf,
     ) -> Heard:
@@ -134,7 +137,7 @@ class Scheduler:
 
         Args:
             waveforms: At least one.
-            on_recognized: Called on the event loop with the number of each window, from 0, once it is recognized.
+            on_recognized: Told of each window as soon as it is recognized, in any order.
             deadline_at: When the answer is too late, on the monotonic clock.
 
         Raises:
@@ -152,9 +155,10 @@ class Scheduler:
     async def carry(
         self,
         chunks: Sequence[Chunk],
-        on_recognized: Callable[[int], None] = lambda _number: None,
+        on_recognized: Recognized = lambda _number, _recognition: None,
         *,
         deadline_at: float = math.inf,
+        instead: Callable[[int], Chunk | None] = lambda _number: None,
     ) -> Heard:
         """Recognize the windows of one request one after the other, the decoder going on from core to core.
 
@@ -162,21 +166,34 @@ class Scheduler:
             chunks: At least one; what each carries is replaced by what the one before it left.
             on_recognized: As for `recognize`, whose errors this raises too.
             deadline_at: As for `recognize`.
+            instead: Called in another thread with the number of a chunk in which nothing was heard; gives what to try
+                once in its place, or None.
         """
         ticket, submitted_at = self._admit([chunk.waveform for chunk in chunks], deadline_at), self._clock()
         results: list[tuple[Recognition, Ran]] = []
         carried: object | None = None
         with self._queue.reserved([chunk.waveform for chunk in chunks]) as comes:
             for turn, chunk in enumerate(chunks):
-                entry = _entry(chunk.waveform, turn, ticket, replace(chunk, carried=carried))
                 comes(chunk.waveform)
-                results += await self._run_all([entry], on_recognized)
-                carried = entry.carried
+                result, after = await self._proceed(chunk, turn, ticket, carried)
+                other = None if result[0].tokens else await asyncio.to_thread(instead, turn)
+                if other is not None:
+                    with contextlib.suppress(Unavailable):  # what there is, is an answer
+                        result, after = await self._proceed(other, turn, ticket, carried)
+                on_recognized(turn, result[0])
+                results.append(result)
+                carried = after
         return Heard.of(results, submitted_at)
 
-    async def _run_all(
-        self, entries: list[Entry], on_recognized: Callable[[int], None]
-    ) -> list[tuple[Recognition, Ran]]:
+    async def _proceed(
+        self, chunk: Chunk, turn: int, ticket: Ticket, carried: object | None
+    ) -> tuple[tuple[Recognition, Ran], object | None]:
+        """Recognize a chunk from what the decoder knew before it; what it knows behind it comes second."""
+        entry = _entry(chunk.waveform, turn, ticket, replace(chunk, carried=carried))
+        (result,) = await self._run_all([entry], lambda _number, _recognition: None)
+        return result, entry.carried
+
+    async def _run_all(self, entries: list[Entry], on_recognized: Recognized) -> list[tuple[Recognition, Ran]]:
         """Put windows into the queue and wait for all of them; none stays behind where that fails or is cancelled."""
         for entry in entries:
             entry.future.add_done_callback(partial(_tell, entry.turn, on_recognized))
@@ -341,9 +358,10 @@ def _entry(waveform: Waveform, turn: int, ticket: Ticket, chunk: Chunk | None = 
     return Entry(waveform=waveform, turn=turn, ticket=ticket, origin=here(), future=future, chunk=chunk)
 
 
-def _tell(number: int, on_recognized: Callable[[int], None], future: asyncio.Future[Any]) -> None:
+def _tell(number: int, on_recognized: Recognized, future: asyncio.Future[Any]) -> None:
     if not future.cancelled() and future.exception() is None:
-        on_recognized(number)
+        recognition, _ = future.result()
+        on_recognized(number, recognition)
 
 
 def _because(cause: BaseException | None, fault: SeatError) -> SeatError:

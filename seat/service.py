@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -19,6 +20,8 @@ from seat.budget import Budget
 from seat.errors import DeviceLost, GraphsUnavailable, MemoryLimit, ModelLoading, ShuttingDown, Stalled
 from seat.executor import Executor
 from seat.faults import is_shortage
+from seat.hearing import Listeners, NewWords, Progress, unheard, unread
+from seat.languages import of_model
 from seat.memory import Governor, MemoryStatistics, cap_nbytes
 from seat.meter import MIB
 from seat.queueing import QueueLimits
@@ -26,8 +29,9 @@ from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
 from seat.scheduler import Scheduler
 from seat.settings import Settings
 from seat.telemetry import log, note_timings
-from seat.transcriber import Progress, Transcriber, TranscriberLimits, unheard
+from seat.transcriber import Transcriber, TranscriberLimits
 from seat.transcript import Transcript
+from seat.voice import Chunking
 from seat.weights import WeightsStatistics
 from seat.windows import WindowLimits
 
@@ -118,6 +122,11 @@ class Service:
         return self._scheduler.weights.statistics() if self._scheduler else None
 
     @property
+    def languages(self) -> tuple[str, ...]:
+        """ISO 639-1 codes of what the model speaks, the usual one first."""
+        return self._settings.model_languages or of_model(self._settings.model_id)
+
+    @property
     def live(self) -> bool:
         """False where only a new process can help."""
         wedged = self._executor.statistics().running_s > WEDGED_AFTER_STALLS * self._settings.stall_s
@@ -161,14 +170,25 @@ class Service:
             yield
 
     async def transcribe(
-        self, source: BinaryIO, on_progress: Progress = unheard, deadline_s: float = math.inf
+        self,
+        source: BinaryIO,
+        on_progress: Progress = unheard,
+        deadline_s: float = math.inf,
+        *,
+        on_words: NewWords = unread,
+        chunking: Chunking | None = None,
     ) -> Transcript:
         """Transcribe a file; as `Transcriber.transcribe`, and the timings go into the request's line.
 
         Raises:
             Unavailable: The seat is loading, stalled, stopping, full, out of memory or has lost its device.
         """
-        transcript, timings = await self.open_transcriber().transcribe(source, on_progress, deadline_s)
+        transcript, timings = await self.open_transcriber().transcribe(
+            source,
+            Listeners(progress=on_progress, words=on_words),
+            deadline_s=deadline_s,
+            chunking=chunking,
+        )
         note_timings(timings)
         return transcript
 
@@ -216,12 +236,12 @@ class Service:
             )
         )
         self._scheduler.learn(longest_took_s, windows.longest / SAMPLE_RATE)
-        self.info, self.graphs = recognizer.info, recognizer.graphs
+        self.info, self.graphs = replace(recognizer.info, languages=self.languages), recognizer.graphs
         self._transcriber = await self._stack.enter_async_context(
             Transcriber(
                 self._scheduler,
                 recognizer.vocabulary,
-                recognizer.info.languages[0],
+                self.languages[0],
                 TranscriberLimits(
                     windows=windows,
                     join=self._settings.window_join,

@@ -36,6 +36,7 @@ def _split(value: object) -> object:
 
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+LanguageCode = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
 Frames = Annotated[int, Field(ge=1)]
 
 
@@ -54,6 +55,9 @@ class Settings(BaseModel):
     """The digest the checkpoint must have, or none."""
     model_aliases: Annotated[tuple[str, ...], BeforeValidator(_split)] = ("whisper-1", "ext-stt")
     """Further names that clients may use for the model."""
+    model_languages: Annotated[tuple[LanguageCode, ...], BeforeValidator(_split)] = ()
+    """ISO 639-1 codes of what the model speaks, the usual one first. Not set, they are those of its published card
+    where the seat knows it, else English."""
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
     """'auto', 'cpu', 'cuda' or 'cuda:N'. Asked for by name, CUDA must answer."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -101,6 +105,8 @@ class Settings(BaseModel):
     """Files that are decoded at the same time."""
     api_keys: Annotated[tuple[SecretStr, ...], BeforeValidator(_split)] = ()
     """Keys that clients must show; none for an open seat."""
+    cors_origins: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
+    """Origins whose pages may call the API from a browser, such as 'https://app.example'; '*' for any."""
     deadline_s: Annotated[float, Field(gt=0)] = 600.0
     """Seconds after which a request is answered with 504."""
     stall_s: Annotated[float, Field(gt=0)] = 120.0

@@ -1,4 +1,4 @@
-"""Turn one upload into one transcript: decode, plan, submit, stitch, time. Knows the order; no HTTP, no torch."""
+"""Turn one upload into one transcript: decode, plan, hear, time. Knows the order; no HTTP, no torch."""
 
 from __future__ import annotations
 
@@ -7,35 +7,24 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import BinaryIO, Literal, Self
+from typing import BinaryIO, Self
 
 from seat import audio
-from seat.batches import Heard
 from seat.budget import Budget
-from seat.errors import DeadlineExceeded, Unavailable
+from seat.errors import DeadlineExceeded
+from seat.hearing import Hearing, Listeners
 from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, Vocabulary, Waveform
 from seat.scheduler import Scheduler
+from seat.stitching import Join, Stitcher
 from seat.transcript import Timings, Transcript
-from seat.windows import Window, WindowLimits, follow, plan, quietest_point, stitch, without_tail
-
-Progress = Callable[[float, float], None]
-"""Called on the event loop with the seconds of audio that have been recognized so far, and in all."""
-
-
-Join = Literal["independent", "carried"]
-"""Windows side by side, words kept by their times; or one after the other, the decoder going on from core to core."""
-
-_NOTHING = Heard(recognitions=(), queue_s=0.0, inference_s=0.0, batch_sizes=(), peak_nbytes=0, rest_nbytes=0)
-
-
-def unheard(_done_s: float, _all_s: float) -> None:
-    """A `Progress` that nobody looks at."""
+from seat.voice import Chunking, packed, speech_stretches
+from seat.windows import SHORTEST, Window, WindowLimits, plan, plan_within, quietest_point
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,14 +69,20 @@ class Transcriber:
         self._decoders.shutdown(wait=False, cancel_futures=True)
 
     async def transcribe(
-        self, source: BinaryIO, on_progress: Progress = unheard, deadline_s: float = math.inf
+        self,
+        source: BinaryIO,
+        listeners: Listeners,
+        *,
+        deadline_s: float = math.inf,
+        chunking: Chunking | None = None,
     ) -> tuple[Transcript, Timings]:
         """Transcribe a file of any container.
 
         Args:
             source: A seekable file; it must stay open until this returns or raises.
-            on_progress: Called once the file is decoded, and after every window.
+            listeners: Who wants to know meanwhile.
             deadline_s: Seconds that the client waits; the limit's apply where they are fewer.
+            chunking: How the audio is cut by speech and silence; None for windows that tile it.
 
         Raises:
             InvalidRequest: There is no audio in it, or too much.
@@ -100,7 +95,7 @@ class Transcriber:
             take_place(1)
             try:
                 async with asyncio.timeout(deadline_s):
-                    return await self._transcribe(source, on_progress, time.monotonic() + deadline_s, draw)
+                    return await self._transcribe(source, listeners, chunking, time.monotonic() + deadline_s, draw)
             except TimeoutError as fault:
                 raise DeadlineExceeded(deadline_s=deadline_s) from fault
 
@@ -115,23 +110,23 @@ class Transcriber:
         self._scheduler.refuse_late(time.monotonic() + min(deadline_s, self._limits.deadline_s))
 
     async def _transcribe(
-        self, source: BinaryIO, on_progress: Progress, deadline_at: float, draw: Callable[[int], None]
+        self,
+        source: BinaryIO,
+        listeners: Listeners,
+        chunking: Chunking | None,
+        deadline_at: float,
+        draw: Callable[[int], None],
     ) -> tuple[Transcript, Timings]:
         began_at = time.monotonic()
-        waveform, windows = await self._prepare(source, draw)
+        waveform, windows = await self._prepare(source, chunking, draw)
         decode_s = time.monotonic() - began_at
-        on_progress(0.0, len(waveform) / SAMPLE_RATE)
-        heard = await self._hear(waveform, windows, on_progress, deadline_at) if windows else _NOTHING
-        joining = partial(
-            follow if self._carries(windows) else stitch,
-            windows,
-            heard.recognitions,
-            self._vocabulary,
-            samples=len(waveform),
-            language=self._language,
-        )
+        join: Join = self._limits.join if len(windows) > 1 else "independent"
+        stitcher = Stitcher(windows, self._vocabulary, samples=len(waveform), language=self._language, join=join)
+        carried_frame = self._frame if join == "carried" else None
+        hearing = Hearing(waveform, windows, stitcher, listeners, carried_frame=carried_frame)
+        heard = await hearing.run(self._scheduler, deadline_at)
         # An hour of speech is some 9,000 words: milliseconds that the event loop does not have.
-        transcript = joining() if len(windows) == 1 else await asyncio.to_thread(joining)
+        transcript = stitcher.transcript() if len(windows) == 1 else await asyncio.to_thread(stitcher.transcript)
         timings = Timings(
             audio_s=transcript.duration_s,
             decode_s=decode_s,
@@ -144,49 +139,15 @@ class Transcriber:
         )
         return transcript, timings
 
-    def _carries(self, windows: Sequence[Window]) -> bool:
-        return self._limits.join == "carried" and len(windows) > 1
-
-    async def _hear(
-        self, waveform: Waveform, windows: Sequence[Window], on_progress: Progress, deadline_at: float
-    ) -> Heard:
-        done_samples = 0
-
-        def recognized(number: int) -> None:
-            nonlocal done_samples
-            done_samples += windows[number].core_stop - windows[number].core_start
-            on_progress(done_samples / SAMPLE_RATE, len(waveform) / SAMPLE_RATE)
-
-        if self._carries(windows):
-            chunks = [window.chunk(waveform, self._frame) for window in windows]
-            return await self._scheduler.carry(chunks, recognized, deadline_at=deadline_at)
-        waveforms = [window.cut(waveform) for window in windows]
-        heard = await self._scheduler.recognize(waveforms, recognized, deadline_at=deadline_at)
-        empty = [number for number, recognition in enumerate(heard.recognitions) if not recognition.tokens]
-        again = await asyncio.to_thread(_without_tails, windows, empty, waveform) if empty else {}
-        if not again:
-            return heard
-        try:
-            retried = await self._scheduler.recognize(list(again.values()), deadline_at=deadline_at)
-        except Unavailable:
-            return heard  # what there is, is an answer
-        second = dict(zip(again, retried.recognitions, strict=True))
-        return replace(
-            heard,
-            recognitions=tuple(second.get(number, first) for number, first in enumerate(heard.recognitions)),
-            inference_s=heard.inference_s + retried.inference_s,
-            peak_nbytes=max(heard.peak_nbytes, retried.peak_nbytes),
-            rest_nbytes=retried.rest_nbytes,
-        )
-
-    async def _prepare(self, source: BinaryIO, draw: Callable[[int], None]) -> tuple[Waveform, list[Window]]:
+    async def _prepare(
+        self, source: BinaryIO, chunking: Chunking | None, draw: Callable[[int], None]
+    ) -> tuple[Waveform, list[Window]]:
         """Decode and plan in a thread. Cancelled, it returns only when the thread has let go of the file."""
         cancelled = threading.Event()
 
         def prepare() -> tuple[Waveform, list[Window]]:
             waveform = audio.decode(source, limit_s=self._limits.audio_s, cancelled=cancelled.is_set, draw=draw)
-            grid = self._frame if self._limits.join == "carried" else 1
-            return waveform, plan(len(waveform), self._limits.windows, partial(quietest_point, waveform), grid)
+            return waveform, self._plan(waveform, chunking)
 
         submitted = self._decoders.submit(prepare)
         prepared = asyncio.wrap_future(submitted)
@@ -202,8 +163,12 @@ class Transcriber:
                 prepared.exception()  # whatever it is, nobody waits for it
             raise
 
-
-def _without_tails(windows: Sequence[Window], empty: Sequence[int], waveform: Waveform) -> dict[int, Waveform]:
-    """What to try once more, by the number of the window in which nothing was heard."""
-    shorter = {number: without_tail(windows[number], waveform) for number in empty}
-    return {number: window.cut(waveform) for number, window in shorter.items() if window is not None}
+    def _plan(self, waveform: Waveform, chunking: Chunking | None) -> list[Window]:
+        limits, quietest = self._limits.windows, partial(quietest_point, waveform)
+        grid = self._frame if self._limits.join == "carried" else 1
+        if chunking is None or len(waveform) <= SHORTEST:
+            return plan(len(waveform), limits, quietest, grid)
+        stretches = speech_stretches(waveform, chunking)
+        # Windows are never shorter than the shortest: for a file of short words that bounds what they cost together.
+        longest = limits.core if chunking.packed else SHORTEST
+        return plan_within(packed(stretches, longest), len(waveform), limits, quietest, grid)

@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Final
+
+LEAST_PROBABILITY: Final = 1e-10
+"""Floor under a logarithm: a probability that rounds to zero must not become minus infinity."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """One piece of a word, as the model emitted it."""
+
+    number: int
+    """Its place in the vocabulary."""
+    text: str
+    """Its letters, without the mark that begins a word; may be empty."""
+    probability: float
+    """How sure the model was, 0 to 1."""
+
+    @property
+    def logprob(self) -> float:
+        """Natural logarithm of the probability; finite, at most 0."""
+        return min(0.0, math.log(max(self.probability, LEAST_PROBABILITY)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,6 +39,13 @@ class Word:
     """Where it ends, in seconds; greater than ``start_s``."""
     confidence: float
     """Mean of its tokens' probabilities, 0 to 1."""
+    tokens: tuple[Token, ...] = ()
+    """What it was made of: together their letters are its text."""
+
+    @property
+    def middle_s(self) -> float:
+        """Halfway between start and end, in seconds."""
+        return (self.start_s + self.end_s) / 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,37 +5,17 @@ The rules are those of NeMo 3.0.0's `compute_rnnt_timestamps`, at a hundredth of
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seat.recognizer import Recognition, Vocabulary
-from seat.transcript import Segment, Word
+from seat.transcript import Segment, Token, Word
 
 SENTENCE_ENDS = (".", "?", "!")
 """Last characters of a word after which NeMo ends a segment."""
 
 WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 """What SentencePiece puts before a piece that begins a word."""
-
-_LEAST_PROBABILITY = 1e-10
-"""Floor under the logarithm: a probability that rounds to zero must not become minus infinity."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SpokenWord:
-    """A word together with the tokens it was made of."""
-
-    word: Word
-    tokens: tuple[int, ...]
-    """Vocabulary numbers."""
-    logprobs: tuple[float, ...]
-    """Natural logarithms of the tokens' probabilities; finite, at most 0."""
-
-    @property
-    def middle_s(self) -> float:
-        """Halfway between start and end, in seconds."""
-        return (self.word.start_s + self.word.end_s) / 2
 
 
 @dataclass(slots=True)
@@ -44,14 +24,10 @@ class _Group:
 
     start: int
     end: int
-    text: str = ""
-    tokens: tuple[int, ...] = ()
-    probabilities: tuple[float, ...] = ()
+    tokens: list[Token]
 
 
-def spoken_words(
-    recognition: Recognition, vocabulary: Vocabulary, *, offset_s: float, audio_s: float
-) -> list[SpokenWord]:
+def spoken_words(recognition: Recognition, vocabulary: Vocabulary, *, offset_s: float, audio_s: float) -> list[Word]:
     """Group tokens into words.
 
     Args:
@@ -68,45 +44,53 @@ def spoken_words(
     for token, frame, frames, probability in zip(
         recognition.tokens, recognition.frames, recognition.durations, recognition.confidences, strict=True
     ):
-        piece = vocabulary.pieces[token]
-        letters = piece.replace(WORD_MARK, "")
-        attaches = letters in vocabulary.punctuation
+        letters, attaches, begins = _read(vocabulary.pieces[token], vocabulary)
         start, end = frame, frame + frames
         if attaches and vocabulary.predicts_durations and groups:
             start = end = previous_end
-        if not groups or (piece.startswith(WORD_MARK) and not attaches):
-            groups.append(_Group(start=start, end=end))
-        group = groups[-1]
-        group.text += letters
-        group.end = end
-        group.tokens += (token,)
-        group.probabilities += (probability,)
+        if not groups or begins:
+            groups.append(_Group(start=start, end=end, tokens=[]))
+        groups[-1].end = end
+        groups[-1].tokens.append(Token(number=token, text=letters, probability=probability))
         previous_end = end
-    return [_spoken(group, vocabulary.frame_s, offset_s, audio_s) for group in groups if group.text]
+    words = (_spoken(group, vocabulary.frame_s, offset_s, audio_s) for group in groups)
+    return [word for word in words if word.text]
 
 
-def _spoken(group: _Group, frame_s: float, offset_s: float, audio_s: float) -> SpokenWord:
+def last_begin(tokens: Sequence[int], vocabulary: Vocabulary) -> int:
+    """Where the last word begins among tokens: it may go on in tokens to come, what stands before it cannot."""
+    for place in range(len(tokens) - 1, 0, -1):
+        if _read(vocabulary.pieces[tokens[place]], vocabulary)[2]:
+            return place
+    return 0
+
+
+def _read(piece: str, vocabulary: Vocabulary) -> tuple[str, bool, bool]:
+    """A piece's letters, whether it attaches to the word before it, and whether it begins a word."""
+    letters = piece.replace(WORD_MARK, "")
+    attaches = letters in vocabulary.punctuation
+    return letters, attaches, piece.startswith(WORD_MARK) and not attaches
+
+
+def _spoken(group: _Group, frame_s: float, offset_s: float, audio_s: float) -> Word:
     start_s = min(max(offset_s + group.start * frame_s, 0.0), max(audio_s - frame_s, 0.0))
     end_s = max(min(offset_s + group.end * frame_s, audio_s), start_s + frame_s)
-    return SpokenWord(
-        word=Word(
-            text=group.text,
-            start_s=start_s,
-            end_s=end_s,
-            confidence=sum(group.probabilities) / len(group.probabilities),
-        ),
-        tokens=group.tokens,
-        logprobs=tuple(min(0.0, math.log(max(p, _LEAST_PROBABILITY))) for p in group.probabilities),
+    return Word(
+        text="".join(token.text for token in group.tokens),
+        start_s=start_s,
+        end_s=end_s,
+        confidence=sum(token.probability for token in group.tokens) / len(group.tokens),
+        tokens=tuple(group.tokens),
     )
 
 
-def sentences(words: Iterable[SpokenWord]) -> tuple[Segment, ...]:
+def sentences(words: Iterable[Word]) -> tuple[Segment, ...]:
     """Cut words into segments after each sentence end."""
     segments: list[Segment] = []
-    open_words: list[SpokenWord] = []
+    open_words: list[Word] = []
     for word in words:
         open_words.append(word)
-        if word.word.text.endswith(SENTENCE_ENDS):
+        if word.text.endswith(SENTENCE_ENDS):
             segments.append(_segment(open_words))
             open_words = []
     if open_words:
@@ -114,10 +98,10 @@ def sentences(words: Iterable[SpokenWord]) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def _segment(words: list[SpokenWord]) -> Segment:
-    logprobs = [logprob for word in words for logprob in word.logprobs]
+def _segment(words: list[Word]) -> Segment:
+    tokens = [token for word in words for token in word.tokens]
     return Segment(
-        words=tuple(word.word for word in words),
-        tokens=tuple(token for word in words for token in word.tokens),
-        avg_logprob=sum(logprobs) / len(logprobs),
+        words=tuple(words),
+        tokens=tuple(token.number for token in tokens),
+        avg_logprob=sum(token.logprob for token in tokens) / len(tokens),
     )

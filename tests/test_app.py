@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 from seat import settings
 from seat.app import build_app
 from seat.meter import MIB
-from seat.recognizer import SAMPLE_RATE, Waveform
+from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
 from seat.service import State
 from seat.web.transcriptions import client_deadline_s
 from tests.fakes import FakeRecognizer, speech
@@ -117,6 +117,10 @@ async def test_granularities_are_read_however_they_are_written(
     "fields, expected",
     [
         ({"response_format": "diarized_json"}, (400, "response_format", "unsupported_value")),
+        ({"stream": "true", "response_format": "srt"}, (400, "response_format", "unsupported_value")),
+        ({"language": "fr"}, (400, "language", "unsupported_value")),
+        ({"chunking_strategy[type]": "none"}, (400, "chunking_strategy", "unsupported_value")),
+        ({"chunking_strategy": '{"type": "server_vad", "threshold": 2}'}, (400, "chunking_strategy", "invalid_value")),
         ({"response_format": "JSON"}, (400, "response_format", "unsupported_value")),
         ({"timestamp_granularities[]": "sentence"}, (400, "timestamp_granularities", "unsupported_value")),
         ({"timestamp_granularities": "[1"}, (400, "timestamp_granularities", "unsupported_value")),
@@ -264,6 +268,7 @@ async def test_a_field_that_is_not_known_is_read_past(client: AsyncTestClient[An
     "method, path, expected",
     [
         ("GET", "/nowhere", (404, None, "unknown_url")),
+        ("GET", "/v1/audio/translations", (405, None, "method_not_allowed")),
         ("POST", "/v1/audio/transcription", (404, None, "unknown_url")),
         ("GET", PATH, (405, None, "method_not_allowed")),
         ("DELETE", "/v1/models", (405, None, "method_not_allowed")),
@@ -409,7 +414,17 @@ async def test_one_line_tells_a_request(client: AsyncTestClient[Any]) -> None:
     first = told[0]
     assert first["request_id"] == response.headers["x-request-id"]
     assert (first["audio_s"], first["windows"], first["batch_sizes"]) == (3.6, 1, (1,))
-    assert {"method", "path", "model", "response_format", "decode_s", "queue_s", "inference_s", "total_s"} <= set(first)
+    assert {
+        "method",
+        "path",
+        "model",
+        "response_format",
+        "stream",
+        "decode_s",
+        "queue_s",
+        "inference_s",
+        "total_s",
+    } <= set(first)
     assert 0 < first["rest_mib"] <= first["peak_mib"]
     assert told[1]["error"] == "invalid_audio"
     written = json.dumps(lines, default=str)
@@ -431,3 +446,145 @@ async def test_next_to_nothing_is_a_right_answer(client: AsyncTestClient[Any], m
     verbose = (await _post(client, wav(make()), response_format="verbose_json")).json()
     assert (verbose["text"], verbose["segments"]) == ("", [])
     assert verbose["duration"] == round(len(make()) / SAMPLE_RATE, 3)
+
+
+TRANSLATIONS = "/v1/audio/translations"
+
+
+async def test_a_model_that_hears_only_english_translates(client: AsyncTestClient[Any]) -> None:
+    """What it writes is English already; the answer says what was asked for, in OpenAI's words."""
+    answer = await client.post(
+        TRANSLATIONS, data={"model": "whisper-1", "response_format": "verbose_json"}, files={"file": ("a.wav", CLIP)}
+    )
+    told = answer.json()
+    assert (told["task"], told["language"], told["text"]) == ("translate", "english", "three one four")
+
+
+async def test_a_model_of_many_languages_does_not_translate() -> None:
+    """It would write down the other language; said in a sentence, and it transcribes in the language asked for."""
+    async with _client(model_languages="de,en") as client:
+        refused = await client.post(TRANSLATIONS, data={"model": "whisper-1"}, files={"file": ("a.wav", CLIP)})
+        assert _error(refused) == (400, "model", "unsupported_value")
+        assert "de, en" in refused.json()["error"]["message"]
+        for fields, language in [({}, "de"), ({"language": "English"}, "en"), ({"language": "de-AT"}, "de")]:
+            told = await _post(client, response_format="verbose_json", **fields)
+            assert told.json()["language"] == language
+        assert (await client.get("/health")).json()["model"]["languages"] == ["de", "en"]
+
+
+@pytest.mark.parametrize("response_format", ["json", "verbose_json"])
+async def test_logprobs_come_where_there_is_a_place_for_them(
+    client: AsyncTestClient[Any], response_format: str
+) -> None:
+    """Tokens that joined are the text, with finite logarithms."""
+    told = (await _post(client, response_format=response_format, **{"include[]": "logprobs"})).json()
+    assert "".join(row["token"] for row in told["logprobs"]) == told["text"]
+    assert [row["logprob"] for row in told["logprobs"]] == [round(math.log(0.9), 6)] * 3
+
+
+async def test_a_chunking_strategy_cuts_where_it_is_silent() -> None:
+    """Each turn is a window of its own where a client says what ends one; 'auto' hears them together."""
+    recognizer = FakeRecognizer()
+    async with _client(recognizer) as client:
+        warm = len(recognizer.batches)
+        for fields, windows in [
+            ({}, 1),
+            ({"chunking_strategy": "auto"}, 1),
+            ({"chunking_strategy[type]": "server_vad"}, 3),
+            ({"chunking_strategy[type]": "server_vad", "chunking_strategy[silence_duration_ms]": "900"}, 1),
+        ]:
+            before = sum(map(len, recognizer.batches[warm:]))
+            assert (await _post(client, **fields)).json()["text"] == "three one four"
+            assert sum(map(len, recognizer.batches[warm:])) - before == windows
+
+
+async def test_what_is_tried_again_does_not_confuse_a_stream() -> None:
+    """A window that comes back empty holds back the words behind it until it was heard again."""
+
+    class Swallowing(FakeRecognizer):
+        def recognize(self, waveforms: Sequence[Waveform], padded: object | None = None) -> list[Recognition]:
+            nothing = Recognition(tokens=(), frames=(), durations=(), confidences=())
+            heard = super().recognize(waveforms, padded)
+            return [
+                nothing if len(waveform) > SAMPLE_RATE and not waveform[-SAMPLE_RATE:].any() else recognition
+                for waveform, recognition in zip(waveforms, heard, strict=True)
+            ]
+
+    audio = np.concatenate([speech([4, 2]), np.zeros(3 * SAMPLE_RATE, np.int16), speech([1, 2, 3, 4, 5, 6])])
+    async with _client(Swallowing(), window_s=5, window_context_s="0,0") as client:
+        told = (await _post(client, wav(audio), stream="true")).text
+    deltas = [json.loads(line[6:])["delta"] for line in told.split("\n") if '"transcript.text.delta"' in line]
+    assert "".join(deltas) == "four two one two three four five six"
+
+
+ORIGIN = {"origin": "https://app.example"}
+
+
+@pytest.mark.parametrize(
+    "origins, allowed",
+    [("", None), ("https://app.example", "https://app.example"), ("*", "*"), ("https://b.example", None)],
+)
+async def test_browsers_of_other_origins_are_let_in_where_that_is_set(origins: str, allowed: str | None) -> None:
+    """Off by default; errors can be read by who may read answers."""
+    async with _client(cors_origins=origins) as client:
+        for response in (
+            await client.get("/v1/models", headers=ORIGIN),
+            await client.get("/none", headers=ORIGIN),
+            await client.options(
+                PATH,
+                headers=ORIGIN
+                | {
+                    "access-control-request-method": "POST",
+                    "access-control-request-headers": "authorization,x-stainless-lang",
+                },
+            ),
+        ):
+            assert response.headers.get("access-control-allow-origin") == allowed
+        if allowed:
+            assert "authorization" in response.headers["access-control-allow-headers"]
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/health", "/none", "/docs", "/openapi.json"])
+async def test_every_answer_tells_browsers_what_not_to_do(client: AsyncTestClient[Any], path: str) -> None:
+    """And none is kept by a cache that it was not meant for."""
+    headers = (await client.get(path)).headers
+    assert (headers["x-content-type-options"], headers["x-frame-options"]) == ("nosniff", "DENY")
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-request-id"]
+
+
+async def test_nothing_that_is_private_leaves_by_a_side_door(client: AsyncTestClient[Any]) -> None:
+    """Neither the file's name nor the prompt nor a word of the transcript stands in a header or in the log."""
+    with capture_logs() as lines:
+        answers = [
+            await client.post(
+                PATH,
+                data={"model": "whisper-1", "prompt": "secretprompt", "keywords[]": "secretword", **fields},
+                files={"file": ("secretname.wav", content)},
+            )
+            for fields in ({}, {"stream": "true"}, {"response_format": "srt"}, {"language": "secretlanguage"})
+            for content in (CLIP, b"secretjunk")
+        ]
+    told = json.dumps(lines, default=str) + str([answer.headers for answer in answers])
+    assert "secret" not in told
+    assert "three" not in told
+    assert len([line for line in lines if line["event"] == "request"]) == len(answers)
+
+
+async def test_whoever_is_refused_knows_whether_to_try_again() -> None:
+    """What is hopeless says so, since the openai SDK repeats every 5xx; what is not says when."""
+
+    def refuse(waveforms: Sequence[Waveform]) -> None:
+        if len(waveforms[0]) == len(speech([3, 1, 4])):
+            raise ValueError
+
+    async with _client(FakeRecognizer(before=refuse)) as client:
+        assert (await _post(client)).headers["x-should-retry"] == "false"
+        assert "x-should-retry" not in (await _post(client, b"junk")).headers
+    app, service = build_app(settings.read({}), FakeRecognizer)
+    async with AsyncTestClient(app) as client:
+        service.stop_admission()
+        refused = await _post(client)
+        assert (refused.status_code, refused.headers["x-should-retry"]) == (503, "true")
+        assert 0 < int(refused.headers["retry-after"]) <= 120

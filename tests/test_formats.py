@@ -1,9 +1,15 @@
-"""The five formats."""
+"""The five formats, and the events of a stream."""
 
 import json
 import math
+from datetime import timedelta
+from html import unescape
 
 import pytest
+import srt
+import webvtt
+from hypothesis import given
+from hypothesis import strategies as st
 
 from seat import formats
 from seat.transcript import Segment, Transcript, Word
@@ -125,3 +131,33 @@ def test_a_word_carries_its_confidence() -> None:
 def test_every_answer_is_json() -> None:
     """No NaN, no infinity."""
     json.dumps(formats.verbose_json(_transcript((0, 1)), {"word", "segment"}), allow_nan=False)
+
+
+@st.composite
+def _spoken(draw: st.DrawFn) -> Transcript:
+    """Words with marks and with what subtitles have to escape, up to beyond an hour."""
+    words, reached_s = [], draw(st.floats(0, 4000))
+    for text in draw(st.lists(st.text("abcXY&<>.,-", min_size=1, max_size=9), min_size=1, max_size=40)):
+        start_s = reached_s + draw(st.floats(0, 2))
+        reached_s = start_s + draw(st.floats(0.08, 1.5))
+        words.append(Word(text=text, start_s=start_s, end_s=reached_s, confidence=1.0))
+    segment = Segment(words=tuple(words), tokens=(1,), avg_logprob=0.0)
+    return Transcript(segments=(segment,), duration_s=reached_s, language="en")
+
+
+@given(transcript=_spoken())
+def test_others_read_our_subtitles(transcript: Transcript) -> None:
+    """Two libraries find the same cues in both formats: all words, the same times to the millisecond, in order."""
+    from_srt = list(srt.parse(formats.srt(transcript), ignore_errors=False))
+    from_vtt = webvtt.from_string(formats.vtt(transcript)).captions
+    assert " ".join(cue.content.replace("\n", " ") for cue in from_srt) == transcript.text
+    assert [cue.content for cue in from_srt] == [unescape(caption.raw_text) for caption in from_vtt]
+    assert [cue.index for cue in from_srt] == list(range(1, len(from_srt) + 1))
+    for cue, caption in zip(from_srt, from_vtt, strict=True):
+        assert (cue.start, cue.end) == (_time(caption.start), _time(caption.end))
+        assert cue.start < cue.end
+
+
+def _time(written: str) -> timedelta:
+    hours, minutes, seconds = written.split(":")
+    return timedelta(hours=int(hours), minutes=int(minutes), milliseconds=round(float(seconds) * 1000))

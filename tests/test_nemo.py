@@ -20,8 +20,9 @@ import soxr
 
 from seat.errors import ChecksumMismatch, DeviceUnavailable, ModelUnavailable
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Waveform
+from seat.stitching import stitch
 from seat.transcript import Transcript
-from seat.windows import WindowLimits, plan, stitch
+from seat.windows import WindowLimits, plan
 from seat.words import sentences, spoken_words
 from tests.tiny import build, chirps
 
@@ -52,13 +53,13 @@ def _compare(
     seconds = len(waveform) / SAMPLE_RATE
     words = spoken_words(recognition, recognizer.vocabulary, offset_s=0, audio_s=seconds)
     frame_s = recognizer.vocabulary.frame_s
-    assert [word for word, _, _ in expected["words"]] == [word.word.text for word in words]
-    assert expected["text"] == " ".join(word.word.text for word in words)
+    assert [word for word, _, _ in expected["words"]] == [word.text for word in words]
+    assert expected["text"] == " ".join(word.text for word in words)
     for (_, start_s, end_s), word in zip(expected["words"], words, strict=True):
-        assert word.word.start_s == pytest.approx(start_s, abs=1e-6)
-        assert word.word.end_s == pytest.approx(min(max(end_s, start_s + frame_s), seconds), abs=1e-6)
+        assert word.start_s == pytest.approx(start_s, abs=1e-6)
+        assert word.end_s == pytest.approx(min(max(end_s, start_s + frame_s), seconds), abs=1e-6)
     assert recognition.confidences == pytest.approx(expected["token_confidence"], abs=CONFIDENCE_NOISE)
-    assert [word.word.confidence for word in words] == pytest.approx(expected["word_confidence"], abs=CONFIDENCE_NOISE)
+    assert [word.confidence for word in words] == pytest.approx(expected["word_confidence"], abs=CONFIDENCE_NOISE)
     assert [text for text, _, _ in expected["segments"]] == [segment.text for segment in sentences(words)]
 
 

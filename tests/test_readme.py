@@ -6,6 +6,7 @@ from pathlib import Path
 
 from seat import errors
 from seat.settings import ALIASES, PREFIX, Settings
+from seat.web.openapi import FORM
 from seat.web.problems import ROUTING_CODES, status_of
 
 ROOT = Path(__file__).parent.parent
@@ -76,6 +77,19 @@ def test_every_code_of_an_error_is_told() -> None:
     expected = {(status_of(cls.__new__(cls)), cls.code) for cls in classes if cls is not errors.ClientDisconnected}
     assert expected <= told
     assert {code for _, code in told} == {code for _, code in expected} | {*ROUTING_CODES.values(), "internal_error"}
+
+
+def test_every_field_of_the_api_is_told() -> None:
+    """The table and the description that the server gives agree on what there is, and on what has an effect."""
+    table = README.split("What becomes of each field of a request:")[1].split("\n\n", 2)[1]
+    told = {
+        name: effect
+        for names, effect in re.findall(r"^\| (`[^|]+`) \| ([\w ]+) \|", table, re.MULTILINE)
+        for name in re.findall(r"`([^`]+)`", names)
+    }
+    assert told.keys() == FORM.keys()
+    for name, effect in told.items():
+        assert FORM[name]["description"].casefold().startswith(effect), name
 
 
 def test_links_lead_somewhere() -> None:

@@ -99,7 +99,8 @@ async def test_a_long_file_is_cut_and_joined(join: str) -> None:
     assert max(max(batch) for batch in recognizer.batches) <= 11 * SAMPLE_RATE
 
 
-async def test_a_window_that_comes_back_empty_is_tried_again_without_its_silence() -> None:
+@pytest.mark.parametrize("join", ["independent", "carried"])
+async def test_a_window_that_comes_back_empty_is_tried_again_without_its_silence(join: str) -> None:
     """A model that hears nothing where silence follows is asked once more; then silence is silence."""
 
     class Swallowing(FakeRecognizer):
@@ -112,8 +113,11 @@ async def test_a_window_that_comes_back_empty_is_tried_again_without_its_silence
             ]
 
     recognizer = Swallowing()
-    async with _service(recognizer) as service:
+    async with _service(recognizer, window_join=join, window_s=4, window_context_s=(1, 1)) as service:
         await _ready(service)
+        pause = np.zeros(6 * SAMPLE_RATE, np.int16)
+        long = np.concatenate([speech([1, 2, 3]), pause, speech([5]), pause, speech([6])])
+        assert (await service.transcribe(_wav(long))).text == "one two three five six"
         silent_tail = np.concatenate([speech([4, 2]), np.zeros(2 * SAMPLE_RATE, np.int16)])
         assert (await service.transcribe(_wav(silent_tail))).text == "four two"
         tries = len(recognizer.batches)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from seat.recognizer import Recognition, Vocabulary
-from seat.words import sentences, spoken_words
+from seat.words import last_begin, sentences, spoken_words
 
 PIECES = ("<unk>", "▁he", "llo", "▁world", ".", ",", "▁", "5", "▁?", "'s")
 
@@ -25,7 +25,7 @@ def _recognition(*rows: tuple[str, int, int]) -> Recognition:
 
 def _words(*rows: tuple[str, int, int], tdt: bool = False) -> list[tuple[str, int, int]]:
     words = spoken_words(_recognition(*rows), _vocabulary(tdt=tdt), offset_s=0, audio_s=100)
-    return [(w.word.text, round(w.word.start_s / 0.08), round(w.word.end_s / 0.08)) for w in words]
+    return [(w.text, round(w.start_s / 0.08), round(w.end_s / 0.08)) for w in words]
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_with_durations_punctuation_has_no_width() -> None:
 
 def test_times_are_moved_by_where_the_waveform_begins() -> None:
     """Silence put before a short clip does not shift its words."""
-    word = spoken_words(_recognition(("▁he", 5, 1)), _vocabulary(), offset_s=-0.2, audio_s=0.6)[0].word
+    word = spoken_words(_recognition(("▁he", 5, 1)), _vocabulary(), offset_s=-0.2, audio_s=0.6)[0]
     assert (word.start_s, word.end_s) == pytest.approx((0.2, 0.28))
 
 
 @pytest.mark.parametrize("frame", [0, 3, 20])
 def test_no_word_leaves_the_audio(frame: int) -> None:
     """Also where the model emits in the padding, a word lies inside the audio and is a frame long."""
-    word = spoken_words(_recognition(("▁he", frame, 1)), _vocabulary(), offset_s=-0.2, audio_s=0.5)[0].word
+    word = spoken_words(_recognition(("▁he", frame, 1)), _vocabulary(), offset_s=-0.2, audio_s=0.5)[0]
     assert word.start_s >= 0
     assert word.end_s <= 0.5
     assert word.end_s - word.start_s >= 0.08 - 1e-9
@@ -75,16 +75,16 @@ def test_no_word_leaves_the_audio(frame: int) -> None:
 def test_confidence_is_the_mean_of_the_tokens() -> None:
     """As in NeMo's word confidence with its mean aggregation."""
     recognition = Recognition(tokens=(1, 2), frames=(0, 1), durations=(1, 1), confidences=(0.25, 0.75))
-    assert spoken_words(recognition, _vocabulary(), offset_s=0, audio_s=1)[0].word.confidence == 0.5
+    assert spoken_words(recognition, _vocabulary(), offset_s=0, audio_s=1)[0].confidence == 0.5
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1e-300, 0.5, 1.0, 1.0000001])
 def test_logarithms_are_finite_and_never_positive(confidence: float) -> None:
     """No probability, however rounded, becomes a number that JSON cannot hold."""
     recognition = Recognition(tokens=(1,), frames=(0,), durations=(1,), confidences=(confidence,))
-    (logprob,) = spoken_words(recognition, _vocabulary(), offset_s=0, audio_s=1)[0].logprobs
-    assert math.isfinite(logprob)
-    assert logprob <= 0
+    (token,) = spoken_words(recognition, _vocabulary(), offset_s=0, audio_s=1)[0].tokens
+    assert math.isfinite(token.logprob)
+    assert token.logprob <= 0
 
 
 def test_a_sentence_ends_at_its_mark() -> None:
@@ -102,6 +102,32 @@ def test_a_segment_lasts_from_its_first_to_its_last_word() -> None:
     """Every word lies inside its segment."""
     words = spoken_words(_recognition(("▁he", 1, 1), ("▁he", 9, 1)), _vocabulary(), offset_s=0, audio_s=9)
     (segment,) = sentences(words)
-    assert (segment.start_s, segment.end_s) == (words[0].word.start_s, words[1].word.end_s)
+    assert (segment.start_s, segment.end_s) == (words[0].start_s, words[1].end_s)
     assert segment.tokens == (1, 1)
     assert segment.avg_logprob == pytest.approx(math.log(0.5))
+
+
+@pytest.mark.parametrize(
+    "pieces, place",
+    [
+        ([], 0),
+        (["▁he"], 0),
+        (["llo"], 0),
+        (["▁he", "llo"], 0),
+        (["▁he", "llo", "▁world"], 2),
+        (["▁he", ".", "▁world", "▁?"], 2),
+        (["▁he", "▁"], 1),
+    ],
+)
+def test_only_the_last_word_can_go_on(pieces: list[str], place: int) -> None:
+    """It begins at its mark; a punctuation mark never begins one, a lone mark does."""
+    assert last_begin([PIECES.index(piece) for piece in pieces], _vocabulary()) == place
+
+
+def test_a_words_letters_are_its_tokens() -> None:
+    """Whoever shows tokens shows the text."""
+    (word,) = spoken_words(
+        _recognition(("▁he", 0, 1), ("llo", 1, 1), ("▁?", 2, 1)), _vocabulary(), offset_s=0, audio_s=1
+    )
+    assert [token.text for token in word.tokens] == ["he", "llo", "?"]
+    assert word.text == "hello?"

@@ -1,32 +1,36 @@
-"""POST /v1/audio/transcriptions: parse, call, render. Knows OpenAI's form fields; no audio, no model."""
+"""POST /v1/audio/transcriptions and translations: parse, call, render. Knows the order; no audio, no model."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any, Final
 
 from litestar import MediaType, Request, Response, post
 from litestar.di import NamedDependency
 
 from seat import formats
-from seat.errors import MissingField, ModelNotFound, UnsupportedValue
-from seat.formats import FORMATS, GRANULARITIES, Format, Granularity
+from seat.errors import NotTranslated
+from seat.formats import Format, Task
+from seat.hearing import NewWords, unread
+from seat.languages import only_english
 from seat.service import Service
 from seat.settings import Settings
 from seat.telemetry import note
 from seat.transcript import Transcript
 from seat.web.disconnect import unless_disconnected
-from seat.web.forms import Form, read_form
-
-FIELDS: Final = frozenset({"model", "response_format", "timestamp_granularities"})
-"""Fields that change the answer; ``language``, ``prompt``, ``temperature`` and unknown ones have no effect."""
+from seat.web.forms import read_form
+from seat.web.options import FIELDS, Options, parse
+from seat.web.streaming import EventStream
 
 READ_TIMEOUT: Final = "x-stainless-read-timeout"
 """Header in which the openai SDK tells its own deadline, in seconds."""
+
+TRANSLATED_INTO: Final = "english"
+"""What OpenAI writes for the language of every translation."""
 
 MEDIA_TYPES: Final[dict[Format, str]] = {
     "json": MediaType.JSON,
@@ -38,26 +42,44 @@ MEDIA_TYPES: Final[dict[Format, str]] = {
 """Content types as OpenAI sends them; Litestar adds the character set to texts."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
-    """What the client asked for, checked."""
-
-    response_format: Format
-    granularities: frozenset[Granularity]
-
-
 @post("/v1/audio/transcriptions", status_code=200)
 async def create_transcription(
     request: Request[Any, Any, Any], service: NamedDependency[Service], settings: NamedDependency[Settings]
 ) -> Response[Any]:
-    """Transcribe the audio file of a multipart form."""
+    """Write down what is said in the audio file of a multipart form."""
+    return await _answer(request, service, settings, "transcribe")
+
+
+@post("/v1/audio/translations", status_code=200)
+async def create_translation(
+    request: Request[Any, Any, Any], service: NamedDependency[Service], settings: NamedDependency[Settings]
+) -> Response[Any]:
+    """Write down in English what is said, which is what a model does that hears nothing but English."""
+    service.open_transcriber()
+    if not only_english(service.languages):
+        raise NotTranslated(spoken=service.languages)
+    return await _answer(request, service, settings, "translate")
+
+
+async def _answer(request: Request[Any, Any, Any], service: Service, settings: Settings, task: Task) -> Response[Any]:
     deadline_s = client_deadline_s(request.headers)
-    with service.upload(deadline_s):
-        async with read_form(request, FIELDS, limit_mib=settings.max_upload_mib, within_s=settings.deadline_s) as form:
-            options = parse(form, settings.served_models)
-            transcribing = service.transcribe(form.file, deadline_s=deadline_s)
-            transcript = await unless_disconnected(request.receive, transcribing)
-    return await asyncio.to_thread(render, transcript, options)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(service.upload(deadline_s))
+        form = await stack.enter_async_context(
+            read_form(request, FIELDS, limit_mib=settings.max_upload_mib, within_s=settings.deadline_s)
+        )
+        options = parse(form, settings.served_models, service.languages)
+        note(model=options.model, response_format=options.response_format, stream=options.stream)
+
+        async def transcribe(on_words: NewWords = unread) -> Transcript:
+            return await service.transcribe(
+                form.file, deadline_s=deadline_s, on_words=on_words, chunking=options.chunking
+            )
+
+        if options.stream:
+            return EventStream(transcribe, stack.pop_all(), with_logprobs=options.with_logprobs)
+        transcript = await unless_disconnected(request.receive, transcribe())
+    return await asyncio.to_thread(render, transcript, options, task)
 
 
 def client_deadline_s(headers: Mapping[str, str]) -> float:
@@ -69,45 +91,13 @@ def client_deadline_s(headers: Mapping[str, str]) -> float:
     return seconds if seconds > 0 else math.inf
 
 
-def parse(form: Form, served_models: Collection[str]) -> Options:
-    """Check the fields of a form.
-
-    Raises:
-        MissingField: No model is named.
-        ModelNotFound: The model is not served here.
-        UnsupportedValue: A format or granularity is not known.
-    """
-    model = form.last("model")
-    if model is None:
-        raise MissingField(param="model")
-    if model not in served_models:
-        raise ModelNotFound(model=model, served=served_models)
-    response_format = form.last("response_format") or "json"
-    if response_format not in FORMATS:
-        raise UnsupportedValue(param="response_format", value=response_format, supported=FORMATS)
-    granularities = frozenset(_listed(form.fields.get("timestamp_granularities", ()))) or {"segment"}
-    for granularity in granularities - set(GRANULARITIES):
-        raise UnsupportedValue(param="timestamp_granularities", value=granularity, supported=GRANULARITIES)
-    note(model=model, response_format=response_format)
-    return Options(response_format=response_format, granularities=cast("frozenset[Granularity]", granularities))
-
-
-def _listed(values: Iterable[str]) -> Iterable[str]:
-    """Read a list however clients write one: repeated fields, a JSON array, or commas."""
-    for value in values:
-        if value.startswith("["):
-            try:
-                items = json.loads(value)
-            except (ValueError, RecursionError):  # no JSON, too many digits, too deep
-                items = [value]
-        else:
-            items = value.split(",")
-        # JSON may hold half a character, which no answer can repeat.
-        names = (str(item).encode(errors="replace").decode().strip() for item in items)
-        yield from (name for name in names if name)
-
-
-def render(transcript: Transcript, options: Options) -> Response[Any]:
+def render(transcript: Transcript, options: Options, task: Task) -> Response[Any]:
     """Write the transcript in the format asked for."""
-    content = formats.render(transcript, options.response_format, options.granularities)
+    content = formats.render(
+        replace(transcript, language=TRANSLATED_INTO if task == "translate" else options.language),
+        options.response_format,
+        options.granularities,
+        task=task,
+        with_logprobs=options.with_logprobs,
+    )
     return Response(content, media_type=MEDIA_TYPES[options.response_format])

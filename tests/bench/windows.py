@@ -27,8 +27,9 @@ from seat.demo.recipe.mix import Composer, Voice, voices, word_pause
 from seat.demo.recipe.mix import Word as SaidWord
 from seat.gpu import nemo
 from seat.recognizer import SAMPLE_RATE, Recognition, Recognizer, Waveform
+from seat.stitching import stitch
 from seat.transcript import Transcript
-from seat.windows import Window, WindowLimits, follow, plan, quietest_point, stitch
+from seat.windows import Window, WindowLimits, plan, quietest_point
 
 SINGLE_PASS_S = 800
 """Longest audio that is also recognized in one pass."""
@@ -136,7 +137,8 @@ def windowed(
         chunk = window.chunk(file.audio, frame)
         ((recognition, carried),) = recognizer.proceed([replace(chunk, carried=carried)])
         heard.append(recognition)
-    return follow(windows, heard, recognizer.vocabulary, samples=samples, language="en"), windows
+    joined = stitch(windows, heard, recognizer.vocabulary, samples=samples, language="en", join="carried")
+    return joined, windows
 
 
 def letters(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from openai.types.audio import Transcription, TranscriptionVerbose
 
 from tests.process.conftest import Start
-from tests.process.seats import MODEL_PATIENCE_S, PATIENCE_S, Seat, said
+from tests.process.seats import MODEL_PATIENCE_S, PATIENCE_S, FakeSeat, Seat, said
 
 pytestmark = [pytest.mark.process, pytest.mark.model]
 
@@ -49,6 +50,13 @@ def client(seat: Seat) -> Iterator[CountedClient]:
     """The synchronous client."""
     with CountedClient(seat) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeSeat]:
+    """A seat that is sent what it refuses; the last of it keeps its model waiting."""
+    with FakeSeat(tmp_path_factory.mktemp("refusing")) as refusing:
+        yield refusing.wait_for("/health/ready")
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +96,8 @@ def test_json_is_a_transcription_with_its_bill(client: CountedClient, clip: Path
     "response_format, pattern",
     [
         ("text", r"TEXT\n"),
-        ("srt", r"(\d+\n\d\d:\d\d:\d\d,\d{3} --> \d\d:\d\d:\d\d,\d{3}\n.+\n\n)+"),
-        ("vtt", r"WEBVTT\n(\n\d\d:\d\d:\d\d\.\d{3} --> \d\d:\d\d:\d\d\.\d{3}\n.+\n)+"),
+        ("srt", r"(\d+\n\d\d:\d\d:\d\d,\d{3} --> \d\d:\d\d:\d\d,\d{3}\n(.+\n){1,2}\n)+"),
+        ("vtt", r"WEBVTT\n(\n\d\d:\d\d:\d\d\.\d{3} --> \d\d:\d\d:\d\d\.\d{3}\n(.+\n){1,2})+"),
     ],
 )
 def test_plain_formats_arrive_untouched(
@@ -164,6 +172,88 @@ async def test_the_asynchronous_client_gets_the_same(seat: Seat, clip: Path, hea
         )
         assert [word.word for word in verbose.words or []] == heard.split()
         assert verbose.segments is None
+
+
+@pytest.mark.parametrize("response_format", ["json", "text", "verbose_json"])
+def test_a_stream_brings_the_same_words(client: CountedClient, clip: Path, heard: str, response_format: Any) -> None:
+    """Of events that the SDK has types for, whatever the format; tokens joined are the text."""
+    stream = client.audio.transcriptions.create(
+        model="whisper-1", file=clip, response_format=response_format, stream=True, include=["logprobs"]
+    )
+    *deltas, done = list(stream)
+    assert all(event.type == "transcript.text.delta" for event in deltas)
+    assert done.type == "transcript.text.done"
+    assert "".join(event.delta for event in deltas) == done.text == heard
+    for rows in (done.logprobs, [row for event in deltas for row in event.logprobs]):
+        assert "".join(row.token for row in rows) == heard
+        assert b"".join(bytes(row.bytes) for row in rows).decode() == heard
+        assert all(math.isfinite(row.logprob) and row.logprob <= 0 for row in rows)
+
+
+async def test_a_stream_is_one_for_the_asynchronous_client_too(seat: Seat, clip: Path, heard: str) -> None:
+    """Event by event."""
+    async with openai.AsyncOpenAI(base_url=f"{seat.url}/v1", api_key="unused", timeout=MODEL_PATIENCE_S) as client:
+        stream = await client.audio.transcriptions.create(model="whisper-1", file=clip, stream=True)
+        events = [event async for event in stream]
+    assert "".join(getattr(event, "delta", "") for event in events) == heard
+
+
+def test_logprobs_come_with_json(client: CountedClient, clip: Path, heard: str) -> None:
+    """As the SDK's own type has them."""
+    answer = client.audio.transcriptions.create(model="whisper-1", file=clip, include=["logprobs"])
+    assert answer.logprobs
+    assert "".join(str(row.token) for row in answer.logprobs) == heard
+
+
+@pytest.mark.parametrize(
+    "strategy", ["auto", {"type": "server_vad", "threshold": 0.3, "prefix_padding_ms": 300, "silence_duration_ms": 500}]
+)
+def test_the_clips_are_heard_right_in_chunks(client: CountedClient, clips: dict[Path, str], strategy: Any) -> None:
+    """Cut by speech and silence, the bundled model hears them as well."""
+    texts = [
+        client.audio.transcriptions.create(model="demo", file=path, chunking_strategy=strategy).text for path in clips
+    ]
+    assert jiwer.wer([words_of(text) for text in clips.values()], [words_of(text) for text in texts]) <= WORST_WER
+
+
+@pytest.mark.filterwarnings("ignore:deprecated:DeprecationWarning")  # the SDK's own word on the whole endpoint
+def test_a_translation_is_english(client: CountedClient, clip: Path, heard: str) -> None:
+    """What an English model hears is."""
+    answer = client.audio.translations.create(model="whisper-1", file=clip, response_format="verbose_json")
+    assert (answer.text, answer.language) == (heard, "english")
+    assert client.audio.translations.create(model="whisper-1", file=clip, response_format="text") == heard + "\n"
+
+
+@pytest.mark.parametrize(
+    "file, wishes, kind, uploads",
+    [
+        (b"", {}, openai.BadRequestError, 1),
+        (b"no sound", {}, openai.BadRequestError, 1),
+        (said(1), {"model": "none"}, openai.NotFoundError, 1),
+        (said(1), {"language": "fr"}, openai.BadRequestError, 1),
+        (said(1), {"response_format": "diarized_json"}, openai.BadRequestError, 1),
+        (said(7), {}, openai.InternalServerError, 1),
+        (said(9), {"timeout": 1.0}, openai.APIError, 3),
+    ],
+    ids=["empty", "junk", "model", "language", "format", "fault", "timeout"],
+)
+def test_a_refusal_costs_so_many_uploads(
+    refusing: FakeSeat, file: bytes, wishes: dict[str, Any], kind: type[Exception], uploads: int
+) -> None:
+    """One where trying again is hopeless, a fault of the model included; the SDK's own timeout is its own affair."""
+    with CountedClient(refusing) as client, pytest.raises(kind):
+        client.audio.transcriptions.create(**{"model": "whisper-1", "file": file, **wishes})
+    assert len(client.sent) == uploads
+
+
+def test_an_answer_that_comes_too_late_costs_one_upload(start: Start) -> None:
+    """The same file would take as long again, and so it is told."""
+    seat = start(SEAT_DEADLINE_S="0.3").wait_for("/health/ready")
+    with CountedClient(seat) as client, pytest.raises(openai.InternalServerError) as refusal:
+        client.audio.transcriptions.create(model="whisper-1", file=said(9))
+    assert (refusal.value.status_code, refusal.value.code) == (504, "deadline_exceeded")
+    assert len(client.sent) == 1
+    seat.sign("nine")
 
 
 def test_the_models_are_its_own_name_and_its_aliases(client: CountedClient) -> None:

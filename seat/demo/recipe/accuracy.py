@@ -80,7 +80,7 @@ def recognize(recognizer: Recognizer, said: Sequence[Utterance]) -> list[list[Wo
             words = spoken_words(
                 recognition, recognizer.vocabulary, offset_s=window.start / SAMPLE_RATE, audio_s=said[i].seconds
             )
-            written[i] = [Word(text=each.word.text, start=each.word.start_s, end=each.word.end_s) for each in words]
+            written[i] = [Word(text=each.text, start=each.start_s, end=each.end_s) for each in words]
     return [written[i] for i in range(len(said))]
 
 

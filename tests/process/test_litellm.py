@@ -1,0 +1,113 @@
+"""LiteLLM as a library against the real server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import openai
+import pytest
+
+from tests.process.seats import FakeSeat, said
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.filterwarnings("ignore"),  # LiteLLM's own, and its clients are closed by the collector
+]
+
+TEXT = "one two three"
+
+
+@pytest.fixture(scope="module")
+def litellm() -> Iterator[ModuleType]:
+    """The library, with the prices it brings: it would fetch newer ones from the network."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm
+
+    litellm.suppress_debug_info = True
+    yield litellm
+    del os.environ["LITELLM_LOCAL_MODEL_COST_MAP"]
+
+
+@pytest.fixture
+def transcribe(litellm: ModuleType, fake: FakeSeat) -> Callable[..., Any]:
+    """Ask the seat by way of the library."""
+
+    def transcribe(provider: str = "openai", file: bytes = said(1, 2, 3), **wishes: Any) -> Any:
+        return litellm.transcription(
+            model=f"{provider}/whisper-1",
+            file=("speech.flac", file),
+            api_base=f"{fake.url}/v1",
+            api_key="none",
+            **wishes,
+        )
+
+    return transcribe
+
+
+@pytest.mark.parametrize("provider", ["openai", "hosted_vllm"])
+@pytest.mark.parametrize("response_format", [None, "json", "verbose_json", "text", "srt", "vtt"])
+def test_every_format_has_its_words_and_a_price(
+    transcribe: Callable[..., Any], provider: str, response_format: str | None
+) -> None:
+    """Seconds are read from the answer, whatever its form: 3.6 of them at whisper-1's price."""
+    wishes = {"response_format": response_format} if response_format else {}
+    answer = transcribe(provider, **wishes)
+    assert TEXT in answer.text
+    assert answer._hidden_params["response_cost"] == pytest.approx(3.6 * 0.0001)
+
+
+def test_without_a_format_the_duration_comes(transcribe: Callable[..., Any]) -> None:
+    """LiteLLM asks for 'verbose_json' then."""
+    answer = transcribe()
+    assert (answer.duration, answer.language, answer.task) == (3.6, "en", "transcribe")
+    assert answer.segments[0]["text"] == TEXT
+
+
+def test_words_keep_their_confidence(transcribe: Callable[..., Any]) -> None:
+    """Keys that LiteLLM does not know survive inside words."""
+    answer = transcribe(response_format="verbose_json", timestamp_granularities=["word"])
+    assert [(word["word"], word["confidence"]) for word in answer.words] == [(word, 0.9) for word in TEXT.split()]
+
+
+def test_a_stream_is_a_stream(transcribe: Callable[..., Any]) -> None:
+    """Though LiteLLM asks for 'verbose_json' with it; tokens come where they are asked for."""
+    wishes = {"chunking_strategy": "auto", "include": ["logprobs"], "keywords": ["one"], "languages": ["en"]}
+    *deltas, done = list(transcribe(file=said(*[1, 2, 3] * 5), stream=True, **wishes))
+    assert len(deltas) > 1
+    assert "".join(event.delta for event in deltas) == done.text == " ".join([TEXT] * 5)
+    assert "".join(row.token for row in done.logprobs) == done.text
+
+
+async def test_a_stream_is_one_for_asynchronous_callers_too(litellm: ModuleType, fake: FakeSeat) -> None:
+    """Event by event."""
+    stream = await litellm.atranscription(
+        model="openai/whisper-1",
+        file=("speech.flac", said(*[1, 2, 3] * 5)),
+        api_base=f"{fake.url}/v1",
+        api_key="none",
+        stream=True,
+    )
+    *deltas, done = [event async for event in stream]
+    assert "".join(event.delta for event in deltas) == done.text == " ".join([TEXT] * 5)
+
+
+@pytest.mark.parametrize(
+    "wishes, param, code",
+    [
+        ({"file": b"junk"}, "file", "invalid_audio"),
+        ({"language": "fr"}, "language", "unsupported_value"),
+        ({"response_format": "diarized_json"}, "response_format", "unsupported_value"),
+        ({"chunking_strategy": {"type": "server_vad", "threshold": 7}}, "chunking_strategy", "invalid_value"),
+    ],
+)
+def test_an_error_names_the_field(
+    transcribe: Callable[..., Any], wishes: dict[str, Any], param: str, code: str
+) -> None:
+    """As the openai SDK below it raises it."""
+    with pytest.raises(openai.BadRequestError) as refusal:
+        transcribe(**wishes)
+    fault = refusal.value
+    assert (fault.status_code, fault.param, fault.code) == (400, param, code)
