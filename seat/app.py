@@ -15,6 +15,7 @@ from seat.settings import Settings
 from seat.web.access import with_access_line
 from seat.web.keys import require_key
 from seat.web.linger import with_lingering
+from seat.web.metrics import metrics
 from seat.web.models import list_models, retrieve_model
 from seat.web.probes import health, live, ready
 from seat.web.problems import to_response
@@ -25,6 +26,7 @@ def build_app(
     settings: Settings,
     load_recognizer: Callable[[], Recognizer],
     on_failure: Callable[[BaseException], None] = lambda _fault: None,
+    exposition: Callable[[], bytes] = bytes,
 ) -> tuple[ASGIApp, Service]:
     """Compose one seat.
 
@@ -33,6 +35,7 @@ def build_app(
         load_recognizer: Called once, on the GPU thread, while HTTP already answers.
         on_failure: Called on the event loop where loading or warm-up raises, and where the device is lost later; the
             process is of no use then.
+        exposition: Writes all metrics for Prometheus; called on a thread. Nothing is measured without.
 
     Returns:
         The application, and the service behind it for whoever must stop it.
@@ -50,10 +53,12 @@ def build_app(
             health,
             live,
             ready,
+            metrics,
         ],
         dependencies={
             "service": Provide(lambda: service, sync_to_thread=False),
             "settings": Provide(lambda: settings, sync_to_thread=False),
+            "exposition": Provide(lambda: exposition, sync_to_thread=False),
         },
         exception_handlers={Exception: to_response},
         lifespan=[lifespan],

@@ -245,14 +245,15 @@ class Scheduler:
         attention = self._recognizer.attention(longest)
         began_at = time.monotonic()
         origins = (entry.origin for entry in batch)
-        with batch_span(origins, audio_s=audio_s, windows=len(batch), attention=attention) as span:
+        size = len(batch)
+        with batch_span(origins, audio_s=audio_s, padded_s=padded_s, windows=size, attention=attention) as told:
             try:
                 recognitions = await self._executor.run(
                     partial(self._governor.run, padded_s, partial(self._checked, batch))
                 )
             finally:
                 footprint = self._governor.last
-                tell_footprint(span, footprint)
+                tell_footprint(told, footprint)
         ended_at = time.monotonic()
         self._batches += 1
         self._queue.learn(ended_at - began_at, audio_s)

@@ -19,6 +19,7 @@ from seat.batches import Heard
 from seat.errors import DeadlineExceeded, QueueFull, Unavailable
 from seat.recognizer import SAMPLE_RATE, Vocabulary, Waveform
 from seat.scheduler import Scheduler
+from seat.telemetry import recognizing, stage
 from seat.transcript import Timings, Transcript
 from seat.windows import Window, WindowLimits, follow, plan, quietest_point, stitch, without_tail
 
@@ -106,10 +107,12 @@ class Transcriber:
         self, source: BinaryIO, on_progress: Progress, deadline_at: float
     ) -> tuple[Transcript, Timings]:
         began_at = time.monotonic()
-        waveform, windows = await self._prepare(source)
+        with stage("decode"):
+            waveform, windows = await self._prepare(source)
         decode_s = time.monotonic() - began_at
         on_progress(0.0, len(waveform) / SAMPLE_RATE)
-        heard = await self._hear(waveform, windows, on_progress, deadline_at) if windows else _NOTHING
+        with recognizing():
+            heard = await self._hear(waveform, windows, on_progress, deadline_at) if windows else _NOTHING
         joining = partial(
             follow if self._carries(windows) else stitch,
             windows,
@@ -119,7 +122,8 @@ class Transcriber:
             language=self._language,
         )
         # An hour of speech is some 9,000 words: milliseconds that the event loop does not have.
-        transcript = joining() if len(windows) == 1 else await asyncio.to_thread(joining)
+        with stage("assemble"):
+            transcript = joining() if len(windows) == 1 else await asyncio.to_thread(joining)
         timings = Timings(
             audio_s=transcript.duration_s,
             decode_s=decode_s,

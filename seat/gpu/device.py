@@ -14,7 +14,7 @@ import pynvml
 import torch
 
 from seat.errors import DeviceUnavailable
-from seat.meter import MIB, Allocator, Meter, Outside
+from seat.meter import MIB, Allocator, Meter, Outside, Reported
 from seat.resident import ResidentMeter
 from seat.room import Card, Tenant
 
@@ -107,6 +107,16 @@ class CudaMeter:
         return Allocator(
             reserved=int(torch.cuda.max_memory_reserved(self._device)),
             allocated=int(torch.cuda.max_memory_allocated(self._device)),
+        )
+
+    def reported(self) -> Reported:
+        """NVML's figures."""
+        with _nvml(self._device) as handle:
+            memory = None if handle is None else pynvml.nvmlDeviceGetMemoryInfo(handle)
+        return Reported(
+            process=used_by_us(self._device),
+            taken=None if memory is None else int(memory.used),
+            total=None if memory is None else int(memory.total),
         )
 
     def reset_peak(self) -> None:

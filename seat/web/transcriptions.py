@@ -17,7 +17,7 @@ from seat.errors import MissingField, ModelNotFound, UnsupportedValue
 from seat.formats import FORMATS, GRANULARITIES, Format, Granularity
 from seat.service import Service
 from seat.settings import Settings
-from seat.telemetry import note
+from seat.telemetry import note, stage
 from seat.transcript import Transcript
 from seat.web.disconnect import unless_disconnected
 from seat.web.forms import Form, read_form
@@ -56,7 +56,8 @@ async def create_transcription(
         options = parse(form, settings.served_models)
         transcribing = service.transcribe(form.file, deadline_s=client_deadline_s(request.headers))
         transcript = await unless_disconnected(request.receive, transcribing)
-    return await asyncio.to_thread(render, transcript, options)
+    with stage("render"):
+        return await asyncio.to_thread(render, transcript, options)
 
 
 def client_deadline_s(headers: Mapping[str, str]) -> float:
