@@ -86,13 +86,28 @@ def set_up(environment: Mapping[str, str]) -> Outlets:
     begin_at_zero()
     shut_downs = [_trace(resource, _span_exporter(traces))] if traces else []
     shut_downs.append(lambda: meters.shutdown(timeout_millis=FLUSH_S * 1000))
-    one_at_a_time = threading.Lock()  # two collections at once would share out one reading between them
+    return Outlets(exposition=Exposition(registry), shut_down=lambda: _within(FLUSH_S, shut_downs))
 
-    def exposition() -> bytes:
-        with one_at_a_time:
-            return generate_latest(registry)
 
-    return Outlets(exposition=exposition, shut_down=lambda: _within(FLUSH_S, shut_downs))
+class Exposition:
+    """All metrics as text, collected by one caller at a time: two at once would share out one reading between them.
+
+    Who asks meanwhile gets the reading before. So a driver that hangs holds one thread, and not one more every scrape.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+        self._collecting = threading.Lock()
+        self._latest = b""
+
+    def __call__(self) -> bytes:
+        """Collect, unless somebody does."""
+        if self._collecting.acquire(blocking=False):
+            try:
+                self._latest = generate_latest(self._registry)
+            finally:
+                self._collecting.release()
+        return self._latest
 
 
 def _resource() -> Resource:

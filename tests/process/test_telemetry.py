@@ -221,6 +221,22 @@ def test_without_a_collector_no_exporter_is_loaded(start: Start) -> None:
     assert "grpc" not in loaded
 
 
+def test_all_of_it_can_be_switched_off(start: Start) -> None:
+    """By the standard variable; requests and their lines go on, and /metrics is empty."""
+    seat = start(OTEL_SDK_DISABLED="true", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9").wait_for("/health/ready")
+    assert seat.post(said(1)).status_code == 200
+    assert seat.log_lines(event="request", status=200)
+    assert not re.findall(r"^(?:asr|http)_.*", seat.get("/metrics").text, re.MULTILINE)
+
+
+def test_a_protocol_that_it_does_not_speak_stops_the_start(start: Start) -> None:
+    """With the variable's name; nobody waits for traces that never come."""
+    seat = start(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", OTEL_EXPORTER_OTLP_PROTOCOL="http/json")
+    assert seat.exit_code() == 1
+    (line,) = seat.log_lines(event="cannot_start")
+    assert "OTEL_EXPORTER_OTLP_PROTOCOL='http/json'" in line["reason"]
+
+
 def test_a_stall_is_counted_and_logged_once(start: Start) -> None:
     """Not each time somebody looks; and so is its end."""
     seat = start(SEAT_STALL_S="0.2").wait_for("/health/ready")

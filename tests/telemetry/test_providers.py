@@ -1,9 +1,16 @@
 """What the standard variables mean here."""
 
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from seat.errors import InvalidSettings
-from seat.telemetry.providers import protocol
+from seat.telemetry.providers import Exposition, protocol
 
 HERE = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
 
@@ -35,3 +42,31 @@ def test_what_a_seat_does_not_speak_stops_the_start(environment: dict[str, str])
     """Nobody waits for traces that never come."""
     with pytest.raises(InvalidSettings, match="OTEL_"):
         protocol(environment, "TRACES")
+
+
+def test_a_reading_that_hangs_holds_one_thread() -> None:
+    """Others get the reading before, at once."""
+    begun, ends = threading.Event(), threading.Event()
+
+    class Hangs:
+        readings = 0
+
+        def collect(self) -> Iterable[Metric]:
+            self.readings += 1
+            if self.readings == 2:
+                begun.set()
+                ends.wait(10)
+            yield GaugeMetricFamily("reading", "counts", value=self.readings)
+
+    registry = CollectorRegistry(auto_describe=False)
+    exposition = Exposition(registry)
+    assert exposition() == b""
+    registry.register(Hangs())
+    assert b"reading 1.0" in exposition()
+    caught = threading.Thread(target=exposition)
+    caught.start()
+    begun.wait(10)
+    assert b"reading 1.0" in exposition()
+    ends.set()
+    caught.join(10)
+    assert b"reading 3.0" in exposition()
