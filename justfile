@@ -25,7 +25,7 @@ types:
 
 # Run the tests that start no process of their own.
 test *arguments:
-    {{python}} -m pytest -m "not gpu and not process and not clients" {{arguments}}
+    {{python}} -m pytest -m "not gpu and not process and not clients and not observability" {{arguments}}
 
 # Run the tests against the real server process, with real clients.
 test-process *arguments:
@@ -39,6 +39,11 @@ test-clients *arguments:
 test-gpu *arguments:
     {{python}} -m pytest -W default -m gpu tests/gpu {{arguments}}
 
+# Ask a real Prometheus for everything on the dashboard and in the rules; installs it, as root, where it is not there.
+test-observability *arguments:
+    which prometheus promtool docker-compose > /dev/null || (apt-get update -qq && apt-get install -y -qq --no-install-recommends prometheus docker-compose)
+    {{python}} -m pytest -m observability {{arguments}}
+
 # Everything that must pass: format, lint, types, all tests that need no card.
 check: lint types
     {{python}} -m pytest
@@ -50,6 +55,10 @@ serve *arguments:
 # Measure our request against NeMo's transcribe(), and HTTP against in-process.
 bench *arguments:
     {{python}} -m tests.bench.request {{arguments}}
+
+# Measure what tracing costs a request, beside the same request without.
+bench-telemetry *arguments:
+    {{python}} -m tests.bench.telemetry {{arguments}}
 
 # Compare the ways to join windows on long files: just bench-windows --fsdd FOLDER
 bench-windows *arguments:

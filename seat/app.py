@@ -18,6 +18,7 @@ from seat.web.docs import docs, openapi_json
 from seat.web.headers import with_security_headers
 from seat.web.keys import require_key
 from seat.web.linger import with_lingering
+from seat.web.metrics import metrics
 from seat.web.models import list_models, retrieve_model
 from seat.web.probes import health, live, ready
 from seat.web.problems import to_response
@@ -28,6 +29,7 @@ def build_app(
     settings: Settings,
     load_recognizer: Callable[[], Recognizer],
     on_failure: Callable[[BaseException], None] = lambda _fault: None,
+    exposition: Callable[[], bytes] = bytes,
 ) -> tuple[ASGIApp, Service]:
     """Compose one seat.
 
@@ -36,6 +38,7 @@ def build_app(
         load_recognizer: Called once, on the GPU thread, while HTTP already answers.
         on_failure: Called on the event loop where loading or warm-up raises, and where the device is lost later; the
             process is of no use then.
+        exposition: Writes all metrics for Prometheus; called on a thread. Nothing is measured without.
 
     Returns:
         The application, and the service behind it for whoever must stop it.
@@ -59,10 +62,12 @@ def build_app(
             ready,
             openapi_json,
             docs,
+            metrics,
         ],
         dependencies={
             "service": Provide(lambda: service, sync_to_thread=False),
             "settings": Provide(lambda: settings, sync_to_thread=False),
+            "exposition": Provide(lambda: exposition, sync_to_thread=False),
         },
         cors_config=_cors(settings),
         exception_handlers={Exception: to_response},

@@ -259,7 +259,7 @@ class Governor:
         self._runs += 1
         if self._runs % REMEASURED_EVERY == 0:
             self._meter.remeasure()
-        peak, allocator = self._meter.peak(), self._meter.allocator()
+        peak, allocator = max(rest_before, self._meter.peak()), self._meter.allocator()
         self._give_back()
         self._rest = self._meter.used()
         self._highest = max(self._highest, peak)

@@ -33,8 +33,20 @@ class Allocator:
     """Bytes of them in tensors."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reported:
+    """What the driver, or the kernel where there is no card, tells everybody; in bytes, None where it does not."""
+
+    process: int | None
+    """Taken by this process."""
+    taken: int | None
+    """Taken by all processes together."""
+    total: int | None
+    """What there is."""
+
+
 class Meter(Protocol):
-    """Reads, bounds and gives back the memory that counts against the cap. Used on the GPU thread only."""
+    """Reads, bounds and gives back the memory that counts against the cap; on the GPU thread, but for `reported`."""
 
     @property
     def outside(self) -> Outside:
@@ -51,6 +63,9 @@ class Meter(Protocol):
 
     def free(self) -> int | None:
         """Bytes that nobody has taken yet; None where that bounds nothing here."""
+
+    def reported(self) -> Reported:
+        """What others are told. May be called on any thread; it can take milliseconds."""
 
     def reset_peak(self) -> None:
         """Forget earlier peaks."""

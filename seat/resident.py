@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from seat.meter import Allocator, Outside
+from seat.meter import Allocator, Outside, Reported
 
 _STATUS: Final = Path("/proc/self/status")
 _MARKS: Final = Path("/proc/self/clear_refs")
@@ -16,9 +16,12 @@ _RESET_HIGH_WATER: Final = "5"
 """What resets ``VmHWM`` where it is written to ``clear_refs``; Linux 4.0 and later, proc(5)."""
 
 
-def reading(name: str) -> int:
+_MACHINE: Final = Path("/proc/meminfo")
+
+
+def reading(name: str, of: Path = _STATUS) -> int:
     """A figure of /proc/self/status in bytes: 'VmRSS' is what is resident now, 'VmHWM' its high-water mark."""
-    found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+    found = re.search(rf"^{name}:\s+(\d+) kB$", of.read_text(), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
 
@@ -44,6 +47,11 @@ class ResidentMeter:
     def free(self) -> int | None:
         """None: a process that asks for too much is killed, and not told."""
         return None
+
+    def reported(self) -> Reported:
+        """What is resident, and what the machine has in use; a container's own limit is not looked at."""
+        total = reading("MemTotal", _MACHINE)
+        return Reported(process=self.used(), taken=total - reading("MemAvailable", _MACHINE), total=total)
 
     def reset_peak(self) -> None:
         """Reset the kernel's mark; in a sandbox without that file it stays at its highest since the start."""

@@ -73,12 +73,12 @@ class Runner:
         attention = self._recognizer.attention(max(lengths))
         origins = (entry.origin for entry in entries)
         began_at = self._clock()
-        with batch_span(origins, audio_s=audio_s, windows=len(entries), attention=attention) as span:
+        with batch_span(origins, audio_s=audio_s, padded_s=padded_s, windows=len(entries), attention=attention) as told:
             try:
                 recognitions = self._governor.run(padded_s, partial(self._recognized, entries, padded))
             finally:
                 footprint = self._governor.last
-                tell_footprint(span, footprint)
+                tell_footprint(told, footprint)
         ran = Ran(size=len(entries), began_at=began_at, ended_at=self._clock(), footprint=footprint)
         return Outcome(entries=tuple(entries), recognitions=tuple(recognitions), audio_s=audio_s, ran=ran)
 

@@ -17,9 +17,13 @@ from granian.server.embed import Server
 
 from seat.app import build_app
 from seat.errors import CannotStart
+from seat.gauges import publish
 from seat.recognizer import Recognizer
+from seat.service import State
 from seat.settings import Settings
 from seat.telemetry import configure_logging, log
+from seat.telemetry.providers import Outlets, set_up
+from seat.watch import watch
 
 WAITING_CONNECTIONS = 1024
 """Connections that the kernel keeps until they are accepted."""
@@ -64,7 +68,15 @@ def serve(settings: Settings, load_recognizer: Callable[[Settings], Recognizer] 
     if reason := _unusable(settings.host, settings.port):
         log.error("cannot_start", reason=reason)
         return 1
-    return asyncio.run(_serve(settings, partial(_load_for_good, load_recognizer, settings)))
+    try:
+        outlets = set_up(os.environ)
+    except CannotStart as fault:
+        log.error("cannot_start", reason=str(fault))
+        return 1
+    try:
+        return asyncio.run(_serve(settings, partial(_load_for_good, load_recognizer, settings), outlets))
+    finally:
+        outlets.shut_down()
 
 
 def _load_for_good(load_recognizer: Callable[[Settings], Recognizer], settings: Settings) -> Recognizer:
@@ -97,7 +109,7 @@ def _example(settings: Settings) -> str:
     return f"curl {settings.url}/v1/audio/transcriptions {key}-F model={settings.model_id} -F file=@{clip}"
 
 
-async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) -> int:
+async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer], outlets: Outlets) -> int:
     exit_code = 0
 
     def fail(fault: BaseException) -> None:
@@ -123,7 +135,8 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) 
         log.warning("drain_ended", after_s=settings.drain_s)
         serving.cancel()
 
-    app, service = build_app(settings, load_recognizer, fail)
+    app, service = build_app(settings, load_recognizer, fail, outlets.exposition)
+    publish(service, settings.device)
     server = Server(
         app,
         address=settings.host,
@@ -141,7 +154,9 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) 
         loop.add_signal_handler(number, stop, number.name)
     log.info("listening", address=settings.host, port=settings.port, try_it=_example(settings))
     serving = asyncio.ensure_future(server.serve())
+    watching = asyncio.create_task(watch(lambda: service.state is State.STALLED), name="watch")
     await asyncio.wait([serving])
+    watching.cancel()
     if not serving.cancelled():
         serving.result()
     return exit_code

@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -23,8 +23,8 @@ from seat.faults import is_shortage
 from seat.hearing import Listeners, NewWords, Progress, unheard, unread
 from seat.languages import of_model
 from seat.memory import Governor, MemoryStatistics, cap_nbytes
-from seat.meter import MIB
-from seat.queueing import QueueLimits
+from seat.meter import MIB, Reported
+from seat.queueing import QueueLimits, QueueStatistics
 from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
 from seat.scheduler import Scheduler
 from seat.settings import Settings
@@ -56,6 +56,26 @@ class State(enum.StrEnum):
     STOPPING = "stopping"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceStatistics:
+    """What a seat is and does; from `memory` on, None until the model has warmed up."""
+
+    state: State
+    """Where it is in its life."""
+    running_s: float
+    """Seconds that the model's running call has taken so far; 0 where none runs."""
+    memory: MemoryStatistics | None
+    """What is promised and what was measured."""
+    queue: QueueStatistics | None
+    """What waits."""
+    info: ModelInfo | None
+    """What is loaded."""
+    attention: str | None
+    """What the longest window is computed with: 'full' or 'local'."""
+    graphs: str | None
+    """The decoder's mode of CUDA graphs in force."""
+
+
 class Service:
     """One seat; an async context manager. Entering returns at once: the model loads on the GPU thread meanwhile."""
 
@@ -82,6 +102,10 @@ class Service:
         """What is loaded; None until it is."""
         self.graphs: str | None = None
         """The decoder's mode of CUDA graphs in force once warm; None until then."""
+        self.attention: str | None = None
+        """What the longest window is computed with once warm; None until then."""
+        self.reported: Callable[[], Reported] | None = None
+        """Asks what others are told of this process's memory; None until the model has warmed up."""
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._executor)
@@ -115,6 +139,18 @@ class Service:
     def memory(self) -> MemoryStatistics | None:
         """What is promised and what was measured; None until the model has warmed up."""
         return self._governor.statistics() if self._governor and self._transcriber else None
+
+    def statistics(self) -> ServiceStatistics:
+        """What this seat is and does right now; may be called on any thread."""
+        return ServiceStatistics(
+            state=self.state,
+            running_s=self._executor.statistics().running_s,
+            memory=self.memory,
+            queue=self._scheduler.statistics().queue if self._scheduler else None,
+            info=self.info,
+            attention=self.attention,
+            graphs=self.graphs,
+        )
 
     @property
     def weights(self) -> WeightsStatistics | None:
@@ -237,6 +273,8 @@ class Service:
         )
         self._scheduler.learn(longest_took_s, windows.longest / SAMPLE_RATE)
         self.info, self.graphs = replace(recognizer.info, languages=self.languages), recognizer.graphs
+        self.attention = recognizer.attention(windows.longest)
+        self.reported = recognizer.meter.reported
         self._transcriber = await self._stack.enter_async_context(
             Transcriber(
                 self._scheduler,
@@ -274,6 +312,7 @@ class Service:
             mem_peak_mib=memory.peak // MIB,
             mem_outside_mib=memory.outside.nbytes // MIB,
             mem_outside_source=memory.outside.source,
+            attention=self.attention,
             graphs=self.graphs,
             compiled=info.compiled,
             load_s=round(load_s, 2),

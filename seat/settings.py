@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -34,6 +35,9 @@ def _split(value: object) -> object:
     """Turn 'a, b,' into ('a', 'b'); other values pass."""
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
+
+_KEY_NAME = re.compile(r"[A-Za-z][\w.-]{0,31}", re.ASCII)
+"""What may stand before the colon of 'NAME:KEY'."""
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 LanguageCode = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
@@ -104,7 +108,7 @@ class Settings(BaseModel):
     decoders: Annotated[int, Field(ge=1)] = 2
     """Files that are decoded at the same time."""
     api_keys: Annotated[tuple[SecretStr, ...], BeforeValidator(_split)] = ()
-    """Keys that clients must show; none for an open seat."""
+    """Keys that clients must show; none for an open seat. 'NAME:KEY' gives a key the name that the log calls it by."""
     cors_origins: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
     """Origins whose pages may call the API from a browser, such as 'https://app.example'; '*' for any."""
     deadline_s: Annotated[float, Field(gt=0)] = 600.0
@@ -115,6 +119,11 @@ class Settings(BaseModel):
     """Seconds that running requests get to finish when the seat is told to stop."""
     log_format: Literal["auto", "json", "console"] = "auto"
     """'auto' is readable on a terminal and JSON elsewhere."""
+
+    @property
+    def named_keys(self) -> tuple[tuple[str, SecretStr], ...]:
+        """Each key with its name; one without is called by its place, from 'key1'."""
+        return tuple(_named(key, f"key{place}") for place, key in enumerate(self.api_keys, 1))
 
     @property
     def url(self) -> str:
@@ -132,6 +141,11 @@ class Settings(BaseModel):
     def served_models(self) -> tuple[str, ...]:
         """The model's own name and its aliases, each once."""
         return tuple(dict.fromkeys((self.model_id, *self.model_aliases)))
+
+
+def _named(entry: SecretStr, otherwise: str) -> tuple[str, SecretStr]:
+    name, _, key = entry.get_secret_value().partition(":")
+    return (name, SecretStr(key)) if key and _KEY_NAME.fullmatch(name) else (otherwise, entry)
 
 
 def read(environment: Mapping[str, str] = os.environ, **overrides: object) -> Settings:

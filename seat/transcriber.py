@@ -22,6 +22,7 @@ from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, Vocabulary, Waveform
 from seat.scheduler import Scheduler
 from seat.stitching import Join, Stitcher
+from seat.telemetry import recognizing, stage
 from seat.transcript import Timings, Transcript
 from seat.voice import Chunking, packed, speech_stretches
 from seat.windows import SHORTEST, Window, WindowLimits, plan, plan_within, quietest_point
@@ -118,15 +119,18 @@ class Transcriber:
         draw: Callable[[int], None],
     ) -> tuple[Transcript, Timings]:
         began_at = time.monotonic()
-        waveform, windows = await self._prepare(source, chunking, draw)
+        with stage("decode"):
+            waveform, windows = await self._prepare(source, chunking, draw)
         decode_s = time.monotonic() - began_at
         join: Join = self._limits.join if len(windows) > 1 else "independent"
         stitcher = Stitcher(windows, self._vocabulary, samples=len(waveform), language=self._language, join=join)
         carried_frame = self._frame if join == "carried" else None
-        hearing = Hearing(waveform, windows, stitcher, listeners, carried_frame=carried_frame)
-        heard = await hearing.run(self._scheduler, deadline_at)
+        with recognizing():
+            hearing = Hearing(waveform, windows, stitcher, listeners, carried_frame=carried_frame)
+            heard = await hearing.run(self._scheduler, deadline_at)
         # An hour of speech is some 9,000 words: milliseconds that the event loop does not have.
-        transcript = stitcher.transcript() if len(windows) == 1 else await asyncio.to_thread(stitcher.transcript)
+        with stage("assemble"):
+            transcript = stitcher.transcript() if len(windows) == 1 else await asyncio.to_thread(stitcher.transcript)
         timings = Timings(
             audio_s=transcript.duration_s,
             decode_s=decode_s,

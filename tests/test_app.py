@@ -295,7 +295,7 @@ async def test_a_fault_of_the_model_is_a_500_without_its_details() -> None:
     assert "secret" not in response.text
 
 
-KEYS = {"api_keys": "first,second"}
+KEYS = {"api_keys": "first,ann:second"}
 
 
 @pytest.mark.parametrize(
@@ -307,6 +307,7 @@ KEYS = {"api_keys": "first,second"}
         ({"authorization": "Basic first"}, 401),
         ({"authorization": "Bearer first"}, 200),
         ({"authorization": "bearer second"}, 200),
+        ({"authorization": "Bearer ann:second"}, 401),
     ],
 )
 async def test_keys_let_in_who_shows_one(headers: dict[str, str], status: int) -> None:
@@ -318,6 +319,26 @@ async def test_keys_let_in_who_shows_one(headers: dict[str, str], status: int) -
             assert _error(response) == (401, None, "invalid_api_key")
             assert response.headers["www-authenticate"] == "Bearer"
         assert (await client.get("/health")).status_code == 200
+        assert (await client.get("/metrics")).status_code == 200
+
+
+async def test_a_line_names_whose_key_was_shown() -> None:
+    """By the name it was given, or its place; never by itself. A refused key has none."""
+    async with _client(**KEYS) as client:
+        with capture_logs() as lines:
+            for key in ("first", "second", "third"):
+                await client.get("/v1/models", headers={"authorization": f"Bearer {key}"})
+    assert [line.get("client") for line in lines if line["event"] == "request"] == ["key1", "ann", None]
+
+
+async def test_metrics_are_what_is_handed_in() -> None:
+    """In Prometheus' own content type, and without a line in the log."""
+    app, _ = build_app(settings.read({}), FakeRecognizer, exposition=lambda: b"asr_queue_length 0\n")
+    async with AsyncTestClient(app) as client:
+        with capture_logs() as lines:
+            answer = await client.get("/metrics")
+    assert (answer.text, answer.headers["content-type"].split(";")[0]) == ("asr_queue_length 0\n", "text/plain")
+    assert not [line for line in lines if line["event"] == "request"]
 
 
 async def test_health_tells_what_runs(client: AsyncTestClient[Any]) -> None:

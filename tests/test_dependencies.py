@@ -14,6 +14,16 @@ NOT_IMPORTED = {"mypy", "pytest-asyncio", "pytest-timeout", "ruff", "rust-just"}
 """Tools, and plugins of pytest."""
 
 
+SHARED = {
+    "opentelemetry.sdk": "opentelemetry-sdk",
+    "opentelemetry.proto": "opentelemetry-proto",
+    "opentelemetry.exporter.prometheus": "opentelemetry-exporter-prometheus",
+    "opentelemetry.exporter.otlp.proto.grpc": "opentelemetry-exporter-otlp-proto-grpc",
+    "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry": "opentelemetry-api",
+}
+"""One name space of many distributions: the first prefix that fits."""
+
 KNOWN = packages_distributions()
 OUR_OWN = {"seat", "tests"} | sys.stdlib_module_names
 
@@ -35,8 +45,9 @@ def _imported(paths: list[Path]) -> set[str]:
 
 
 def _distribution(module: str) -> str:
-    if module.startswith("opentelemetry"):  # a name space that many distributions share
-        return "opentelemetry-sdk" if module.startswith("opentelemetry.sdk") else "opentelemetry-api"
+    for prefix, distribution in SHARED.items():
+        if module.startswith(prefix):
+            return distribution
     return KNOWN[module.split(".", maxsplit=1)[0]][0].lower().replace("_", "-")
 
 

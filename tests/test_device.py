@@ -48,3 +48,8 @@ def test_the_processor_is_counted_by_what_is_resident() -> None:
     target, meter = device.choose("cpu")
     assert (str(target), type(meter)) == ("cpu", ResidentMeter)
     assert device.card("cpu") is None
+    reported = meter.reported()
+    assert reported.process is not None
+    assert reported.taken is not None
+    assert reported.total is not None
+    assert 0 < reported.process < reported.taken < reported.total

@@ -335,6 +335,19 @@ async def test_a_seat_with_a_cap_tells_what_it_promises_and_took() -> None:
     assert meter.bound_to == 400 * MIB
 
 
+async def test_a_seat_tells_what_it_is_and_does_from_the_beginning() -> None:
+    """What is not known before the model has warmed up is None; nothing raises on a collector's thread."""
+    async with _service(FakeRecognizer()) as service:
+        before = service.statistics()
+        await _ready(service)
+        after = await asyncio.to_thread(service.statistics)
+    assert (before.state, before.memory, before.queue, before.info) == (State.LOADING, None, None, None)
+    assert (after.state, after.attention, after.graphs, after.running_s) == (State.READY, "full", "off", 0.0)
+    assert after.memory is not None
+    assert after.queue is not None
+    assert after.queue.requests == 0
+
+
 async def test_a_seat_whose_weights_have_left_says_so_and_answers() -> None:
     """The state is 'released' until the next request."""
     async with _service(FakeRecognizer(), idle_release_s=0.05) as service:

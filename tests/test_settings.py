@@ -51,6 +51,22 @@ def test_a_variable_sets_its_field(name: str, value: str, field: str, expected: 
     assert getattr(settings.read({name: value}), field) == expected
 
 
+@pytest.mark.parametrize(
+    "value, named",
+    [
+        ("", []),
+        ("k1,k2", [("key1", "k1"), ("key2", "k2")]),
+        ("ann:k1, k2 ,ann:k3", [("ann", "k1"), ("key2", "k2"), ("ann", "k3")]),
+        ("ann:k:1", [("ann", "k:1")]),
+        ("1:k,:k,ann:", [("key1", "1:k"), ("key2", ":k"), ("key3", "ann:")]),
+    ],
+)
+def test_a_key_has_a_name_for_the_log(value: str, named: list[tuple[str, str]]) -> None:
+    """The one before its colon, where that can be one, or its place; two keys of one client may share theirs."""
+    keys = settings.read({"SEAT_API_KEYS": value}).named_keys
+    assert [(name, key.get_secret_value()) for name, key in keys] == named
+
+
 def test_our_own_name_wins_over_an_older_one() -> None:
     """SEAT_WINDOW_S beside WINDOW_S decides, whichever comes first."""
     assert settings.read({"SEAT_WINDOW_S": "20", "WINDOW_S": "40"}).window_s == 20.0

@@ -14,7 +14,7 @@ import pynvml
 import torch
 
 from seat.errors import DeviceUnavailable
-from seat.meter import MIB, Allocator, Meter, Outside
+from seat.meter import MIB, Allocator, Meter, Outside, Reported
 from seat.resident import ResidentMeter
 from seat.room import Card, Tenant
 
@@ -113,6 +113,16 @@ class CudaMeter:
     def free(self) -> int | None:
         """Bytes of the card, as the driver tells."""
         return int(torch.cuda.mem_get_info(self._device)[0])
+
+    def reported(self) -> Reported:
+        """NVML's figures."""
+        with _nvml(self._device) as handle:
+            memory = None if handle is None else pynvml.nvmlDeviceGetMemoryInfo(handle)
+        return Reported(
+            process=used_by_us(self._device),
+            taken=None if memory is None else int(memory.used),
+            total=None if memory is None else int(memory.total),
+        )
 
     def reset_peak(self) -> None:
         """Forget the allocator's peaks."""

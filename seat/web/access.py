@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-import time
 import uuid
-from typing import Any
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from seat.telemetry import log, open_request
+from seat.telemetry import exchange
 
 _SAFE_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 """Request ids that may be echoed in a header and a log line."""
 
-QUIET_PREFIX = "/health"
-"""Paths that are asked every few seconds; a line for each would bury the others."""
+QUIET_PREFIXES = ("/health", "/metrics")
+"""Paths that are asked every few seconds; a line, a span and a measurement for each would bury the others."""
 
 
 def with_access_line(app: ASGIApp) -> ASGIApp:
@@ -26,9 +24,8 @@ def with_access_line(app: ASGIApp) -> ASGIApp:
         if scope["type"] != ScopeType.HTTP:
             await app(scope, receive, send)
             return
-        request_id = _request_id(scope)
-        line = open_request(request_id=request_id, method=scope["method"][:20], path=_known_path(scope["path"]))
-        began_at = time.monotonic()
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        request_id = _request_id(headers.get("x-request-id", ""))
         status = 0
 
         async def send_with_id(message: Message) -> None:
@@ -38,17 +35,25 @@ def with_access_line(app: ASGIApp) -> ASGIApp:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             await send(message)
 
-        try:
+        if scope["path"].startswith(QUIET_PREFIXES):
             await app(scope, receive, send_with_id)
-        finally:
-            if not scope["path"].startswith(QUIET_PREFIX):
-                log.info("request", status=status, total_s=round(time.monotonic() - began_at, 4), **line)
+            return
+        with exchange(
+            request_id=request_id,
+            method=scope["method"][:20],
+            path=_known_path(scope["path"]),
+            scheme=scope["scheme"],
+            headers=headers,
+        ) as answered:
+            try:
+                await app(scope, receive, send_with_id)
+            finally:
+                answered.status, answered.route = status, scope.get("path_template")
 
     return wrapped
 
 
-def _request_id(scope: Any) -> str:  # noqa: ANN401
-    shown = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), "")
+def _request_id(shown: str) -> str:
     return shown if _SAFE_ID.fullmatch(shown) else f"req_{uuid.uuid4().hex}"
 
 

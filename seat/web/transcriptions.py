@@ -19,7 +19,7 @@ from seat.hearing import NewWords, unread
 from seat.languages import only_english
 from seat.service import Service
 from seat.settings import Settings
-from seat.telemetry import note
+from seat.telemetry import note, stage
 from seat.transcript import Transcript
 from seat.web.disconnect import unless_disconnected
 from seat.web.forms import read_form
@@ -79,7 +79,8 @@ async def _answer(request: Request[Any, Any, Any], service: Service, settings: S
         if options.stream:
             return EventStream(transcribe, stack.pop_all(), with_logprobs=options.with_logprobs)
         transcript = await unless_disconnected(request.receive, transcribe())
-    return await asyncio.to_thread(render, transcript, options, task)
+    with stage("render"):
+        return await asyncio.to_thread(render, transcript, options, task)
 
 
 def client_deadline_s(headers: Mapping[str, str]) -> float:

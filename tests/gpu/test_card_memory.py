@@ -431,3 +431,15 @@ def test_latency_of_a_seat_of_its_own(stage: Stage, report: Report, variant: str
     assert (facts["refusals"], len(facts["latency_ms"])) == (0, 3)
     assert facts["compiled"] == (variant == "compiled")
     assert facts["graphs"] == ("full_graph" if variant == "graphs" else "off")
+
+
+def test_a_card_tells_what_is_taken_of_it(stage: Stage) -> None:
+    """By all, and by this process where NVML sees it: what a dashboard shows as the neighbours' room."""
+    from seat.gpu.device import choose
+
+    _, meter = choose(stage.device)
+    told = meter.reported()
+    assert told.taken is not None
+    assert told.total is not None
+    assert 0 < told.taken < told.total
+    assert told.process is None or 0 < told.process <= told.taken

@@ -1,0 +1,93 @@
+"""Let collectors read what the parts publish. Knows records and the metrics they belong to; counts nothing itself.
+
+All of it runs on a collector's thread, and reads frozen records only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from seat.meter import Reported
+from seat.resident import reading
+from seat.service import Service, ServiceStatistics, State
+from seat.telemetry import names, observe
+from seat.telemetry.metrics import Reading
+from seat.telemetry.names import Metric
+
+Wanted = Callable[[ServiceStatistics], int | float | None]
+"""Picks a figure; None where there is none yet."""
+
+FIGURES: dict[Metric, Wanted] = {
+    names.MEMORY_CAP: lambda now: now.memory.cap if now.memory else None,
+    names.MEMORY_REST: lambda now: now.memory.rest if now.memory else None,
+    names.MEMORY_PEAK: lambda now: now.memory.peak if now.memory else None,
+    names.OOM_REJECTIONS: lambda now: now.memory.refusals if now.memory else 0,
+    names.QUEUE_LENGTH: lambda now: now.queue.requests if now.queue else 0,
+    names.QUEUE_WINDOWS: lambda now: now.queue.windows if now.queue else 0,
+    names.QUEUE_AUDIO: lambda now: now.queue.audio_s if now.queue else 0,
+    names.CALL_RUNNING: lambda now: now.running_s,
+}
+"""What is one number of a seat."""
+
+Told = Callable[[Reported], int | None]
+"""Picks a reading; None where nobody tells."""
+
+TOLD: dict[Metric, Told] = {
+    names.MEMORY_REPORTED: lambda reported: reported.process,
+    names.DEVICE_USAGE: lambda reported: reported.taken,
+    names.DEVICE_LIMIT: lambda reported: reported.total,
+}
+"""What the driver or the kernel tells."""
+
+
+def publish(service: Service, asked_device: str) -> None:
+    """Let whoever collects read this seat, from now on.
+
+    Args:
+        service: Read, never changed.
+        asked_device: The setting, to be seen beside the device in force.
+    """
+    for metric, wanted in FIGURES.items():
+        observe(metric, partial(_figure, service, wanted))
+    for metric, told in TOLD.items():
+        observe(metric, partial(_reported, service, told))
+    observe(names.MEMORY_OUTSIDE, lambda: outside(service.statistics()))
+    observe(names.SEAT_STATE, lambda: states(service.state))
+    observe(names.MODEL_INFO, lambda: model(service.statistics(), asked_device))
+    observe(names.PROCESS_MEMORY, lambda: _plain(reading("VmRSS")))
+    observe(names.PROCESS_UPTIME, lambda: _plain(time.time() - service.started_at))
+
+
+def _figure(service: Service, wanted: Wanted) -> Iterable[Reading]:
+    return _plain(wanted(service.statistics()))
+
+
+def _reported(service: Service, told: Told) -> Iterable[Reading]:
+    return _plain(told(service.reported()) if service.reported else None)
+
+
+def _plain(value: float | None) -> Iterable[Reading]:
+    return () if value is None else ((value, {}),)
+
+
+def outside(now: ServiceStatistics) -> Iterable[Reading]:
+    """What lies outside the allocator, and how that is known."""
+    if now.memory:
+        yield now.memory.outside.nbytes, {names.SOURCE: now.memory.outside.source}
+
+
+def states(now: State) -> Iterable[Reading]:
+    """Every state, so that one that is left goes to 0 and does not linger."""
+    return [(float(state is now), {names.STATE: state.value}) for state in State]
+
+
+def model(now: ServiceStatistics, asked_device: str) -> Iterable[Reading]:
+    """What is in force."""
+    if (info := now.info) is not None:
+        told = (
+            *(info.id, info.revision, info.dtype, now.attention, now.graphs),
+            *(info.device, info.device_name, asked_device),
+        )
+        yield 1, {name: value or "" for name, value in zip(names.ABOUT_MODEL, told, strict=True)}

@@ -1,0 +1,30 @@
+"""Say what happens, for people and programs: logs, traces, metrics. Knows names of facts; no model.
+
+`names` lists everything; `line` and `requests` tell of a request, `traces` of its parts, `metrics` counts, `logs`
+writes, and `providers`, which only the server imports, says where it all goes.
+"""
+
+from seat.telemetry.line import note, note_timings, open_request
+from seat.telemetry.logs import configure_logging, log
+from seat.telemetry.metrics import observe, record
+from seat.telemetry.requests import Exchange, exchange
+from seat.telemetry.traces import Batch, Origin, batch_span, here, recognizing, stage, tell_footprint
+
+__all__ = [
+    "Batch",
+    "Exchange",
+    "Origin",
+    "batch_span",
+    "configure_logging",
+    "exchange",
+    "here",
+    "log",
+    "note",
+    "note_timings",
+    "observe",
+    "open_request",
+    "recognizing",
+    "record",
+    "stage",
+    "tell_footprint",
+]

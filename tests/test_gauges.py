@@ -1,0 +1,90 @@
+"""What collectors read of a seat."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from seat.gauges import FIGURES, TOLD, model, outside, states
+from seat.memory import MemoryStatistics
+from seat.meter import Outside, Reported
+from seat.queueing import QueueStatistics
+from seat.service import ServiceStatistics, State
+from seat.telemetry import names
+from tests.fakes import INFO
+
+MEMORY = MemoryStatistics(cap=9, rest=5, peak=7, outside=Outside(nbytes=2, source="nvml"), refusals=3, nbytes_per_s=1)
+WARM = ServiceStatistics(
+    state=State.READY,
+    running_s=0.5,
+    memory=MEMORY,
+    queue=QueueStatistics(requests=1, windows=4, audio_s=60.5),
+    info=INFO,
+    attention="local",
+    graphs="off",
+)
+COLD = ServiceStatistics(
+    state=State.LOADING, running_s=0.0, memory=None, queue=None, info=None, attention=None, graphs=None
+)
+
+
+@pytest.mark.parametrize(
+    "metric, warm, cold",
+    [
+        (names.MEMORY_CAP, 9, None),
+        (names.MEMORY_REST, 5, None),
+        (names.MEMORY_PEAK, 7, None),
+        (names.OOM_REJECTIONS, 3, 0),
+        (names.QUEUE_LENGTH, 1, 0),
+        (names.QUEUE_WINDOWS, 4, 0),
+        (names.QUEUE_AUDIO, 60.5, 0),
+        (names.CALL_RUNNING, 0.5, 0.0),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_each_figure_is_the_one_it_is_called(metric: names.Metric, warm: float, cold: float | None) -> None:
+    """And before the model has warmed up, nothing stands where nothing is known."""
+    assert (FIGURES[metric](WARM), FIGURES[metric](COLD)) == (warm, cold)
+
+
+def test_every_metric_that_is_read_has_a_reading() -> None:
+    """None of the table is forgotten."""
+    read = {metric for metric in names.METRICS if metric.kind in {"observed", "counted"}}
+    alone = {
+        *(names.MEMORY_OUTSIDE, names.SEAT_STATE, names.MODEL_INFO),
+        *(names.PROCESS_MEMORY, names.PROCESS_UPTIME),
+    }
+    assert read == {*FIGURES, *TOLD, *alone}
+
+
+def test_no_cap_is_no_number() -> None:
+    """Not an infinite one, and not 0, which alerts would compare with."""
+    unlimited = replace(WARM, memory=replace(MEMORY, cap=None))
+    assert FIGURES[names.MEMORY_CAP](unlimited) is None
+
+
+def test_what_others_are_told() -> None:
+    """Process, all together, and what there is; a driver that is blind tells nothing."""
+    reported = Reported(process=1, taken=2, total=None)
+    assert [TOLD[metric](reported) for metric in (names.MEMORY_REPORTED, names.DEVICE_USAGE, names.DEVICE_LIMIT)] == [
+        1,
+        2,
+        None,
+    ]
+
+
+def test_the_seat_is_in_one_state() -> None:
+    """All others are 0, so that none lingers."""
+    readings = {attributes[names.STATE]: value for value, attributes in states(State.STALLED)}
+    assert readings == {state.value: float(state is State.STALLED) for state in State}
+
+
+def test_what_is_in_force_stands_beside_what_was_asked() -> None:
+    """With every label of the table; none before the model is loaded."""
+    ((value, about),) = model(WARM, "auto")
+    assert value == 1
+    assert tuple(about) == names.ABOUT_MODEL
+    assert (about["asr.device"], about["asr.device.asked"], about["asr.model.attention"]) == ("cpu", "auto", "local")
+    assert list(model(COLD, "auto")) == []
+    assert [*outside(WARM), *outside(COLD)] == [(2, {names.SOURCE: "nvml"})]
