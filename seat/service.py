@@ -16,13 +16,13 @@ from typing import BinaryIO, Self
 import numpy as np
 
 from seat.errors import DeviceLost, MemoryLimit, ModelLoading, ShuttingDown, Stalled
-from seat.executor import Executor
+from seat.executor import Executor, ExecutorStatistics
 from seat.faults import is_shortage
 from seat.memory import Governor, MemoryStatistics, cap_nbytes
 from seat.meter import MIB
 from seat.queueing import QueueLimits
 from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
-from seat.scheduler import Scheduler
+from seat.scheduler import Scheduler, SchedulerStatistics
 from seat.settings import Settings
 from seat.telemetry import log, note_timings
 from seat.transcriber import Progress, Transcriber, TranscriberLimits, unheard
@@ -111,6 +111,16 @@ class Service:
     def weights(self) -> WeightsStatistics | None:
         """Where the weights are; None until the model has warmed up."""
         return self._scheduler.weights.statistics() if self._scheduler else None
+
+    @property
+    def work(self) -> SchedulerStatistics | None:
+        """What waits and what has been done; None until the model has warmed up."""
+        return self._scheduler.statistics() if self._scheduler else None
+
+    @property
+    def thread(self) -> ExecutorStatistics:
+        """What the GPU thread is doing."""
+        return self._executor.statistics()
 
     @property
     def live(self) -> bool:

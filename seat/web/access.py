@@ -11,6 +11,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from seat.telemetry import log, open_request
+from seat.web.recent import Recent
 
 _SAFE_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 """Request ids that may be echoed in a header and a log line."""
@@ -18,8 +19,11 @@ _SAFE_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 QUIET_PREFIX = "/health"
 """Paths that are asked every few seconds; a line for each would bury the others."""
 
+AUDIO_PREFIX = "/v1/audio/"
+"""Paths whose requests are remembered for the page."""
 
-def with_access_line(app: ASGIApp) -> ASGIApp:
+
+def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
     """Wrap an application, outside of its routing, so that unmatched paths have their line too."""
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,8 +45,11 @@ def with_access_line(app: ASGIApp) -> ASGIApp:
         try:
             await app(scope, receive, send_with_id)
         finally:
+            total_s = round(time.monotonic() - began_at, 4)
+            if scope["path"].startswith(AUDIO_PREFIX):
+                recent.add(line | {"status": status, "total_s": total_s})
             if not scope["path"].startswith(QUIET_PREFIX):
-                log.info("request", status=status, total_s=round(time.monotonic() - began_at, 4), **line)
+                log.info("request", status=status, total_s=total_s, **line)
 
     return wrapped
 
