@@ -25,11 +25,16 @@ types:
 
 # Run the tests that start no process of their own.
 test *arguments:
-    {{python}} -m pytest -m "not gpu and not process" {{arguments}}
+    {{python}} -m pytest -m "not gpu and not process and not browser" {{arguments}}
 
 # Run the tests against the real server process, with real clients.
 test-process *arguments:
     {{python}} -m pytest -m process {{arguments}}
+
+# Drive the page in a real Chromium; installs it with apt, as root, where there is none.
+test-browser *arguments:
+    command -v chromium || (apt-get update -qq && apt-get install -qq --yes chromium)
+    {{python}} -m pytest -m browser tests/browser {{arguments}}
 
 # Run the tests that need a CUDA card.
 test-gpu *arguments:
@@ -37,7 +42,7 @@ test-gpu *arguments:
 
 # Everything that must pass: format, lint, types, all tests that need no card.
 check: lint types
-    {{python}} -m pytest -m "not gpu"
+    {{python}} -m pytest -m "not gpu and not browser"
 
 # Start a seat with the bundled model.
 serve *arguments:

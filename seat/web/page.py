@@ -39,7 +39,8 @@ def policy(page: str) -> str:
 
 def _digests(page: str, tag: str) -> str:
     """What the elements of a name hold, as a policy names it."""
-    digests = (hashlib.sha256(inside.encode()).digest() for inside in re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.S))
+    contents = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+    digests = (hashlib.sha256(content.encode()).digest() for content in contents)
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
 
 

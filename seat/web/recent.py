@@ -1,4 +1,4 @@
-"""Remember the last transcriptions for the page. Knows numbers of the canonical line; no words, no files, no clients."""
+"""Remember the last transcriptions for the page. Knows numbers of the canonical line; no words, files or clients."""
 
 from __future__ import annotations
 
