@@ -103,16 +103,6 @@ class Service:
         return State.RELEASED if self._scheduler.weights.released else State.READY
 
     @property
-    def memory(self) -> MemoryStatistics | None:
-        """What is promised and what was measured; None until the model has warmed up."""
-        return self._governor.statistics() if self._governor and self._transcriber else None
-
-    @property
-    def weights(self) -> WeightsStatistics | None:
-        """Where the weights are; None until the model has warmed up."""
-        return self._scheduler.weights.statistics() if self._scheduler else None
-
-    @property
     def work(self) -> SchedulerStatistics | None:
         """What waits and what has been done; None until the model has warmed up."""
         return self._scheduler.statistics() if self._scheduler else None
@@ -121,6 +111,16 @@ class Service:
     def thread(self) -> ExecutorStatistics:
         """What the GPU thread is doing."""
         return self._executor.statistics()
+
+    @property
+    def memory(self) -> MemoryStatistics | None:
+        """What is promised and what was measured; None until the model has warmed up."""
+        return self._governor.statistics() if self._governor and self._transcriber else None
+
+    @property
+    def weights(self) -> WeightsStatistics | None:
+        """Where the weights are; None until the model has warmed up."""
+        return self._scheduler.weights.statistics() if self._scheduler else None
 
     @property
     def live(self) -> bool:

@@ -40,12 +40,12 @@ async def health(
     return {
         "state": service.state,
         "version": __version__,
-        "model": asdict(service.info) if service.info else None,
-        "memory": asdict(service.memory) if service.memory else None,
-        "weights": asdict(service.weights) if service.weights else None,
-        "graphs": service.graphs,
         "work": asdict(service.work) if service.work else None,
         "thread": asdict(service.thread),
         "answered": recent.count,
         "key_required": bool(settings.api_keys),
+        "model": asdict(service.info) if service.info else None,
+        "memory": asdict(service.memory) if service.memory else None,
+        "weights": asdict(service.weights) if service.weights else None,
+        "graphs": service.graphs,
     }

@@ -177,12 +177,23 @@ def test_words_appear_while_they_are_said(seat: Seat, visit: Visit, stream: Fake
             _speak(page)
         expect(page.locator("#status")).to_have_text("Done: 5 words.")
         expect(page.locator("#words")).to_have_text(SAID)
-        expect(page.locator("#partial")).to_have_text("")
+        expect(page.locator("#stable")).to_have_text("")
+        expect(page.locator("#unstable")).to_have_text("")
         expect(page.locator("#play")).to_be_enabled()
         page.locator("#text").press("End")
         expect(page.locator("[aria-current]")).to_have_text("please.")
     assert stream.told == [{"type": "finalize"}, {"type": "close"}]
     assert stream.heard_by(seat) == SAID
+
+
+def test_a_key_is_told_to_the_stream_first(seat: Seat, visit: Visit, stream: FakeStream) -> None:
+    """A browser cannot put it into a header there."""
+    with visit(seat.url, prepare=lambda page: page.route_web_socket(STREAM, stream.open)) as page:
+        page.evaluate("sessionStorage.setItem(KEY, 'right')")
+        with _hands_free(page):
+            expect(page.locator("#clock")).to_have_text(re.compile("^[1-9]"))
+        expect(page.locator("#status")).to_have_text("Done: 5 words.")
+    assert stream.told == [{"type": "start", "key": "right"}, {"type": "finalize"}, {"type": "close"}]
 
 
 def test_a_stream_that_breaks_loses_nothing(seat: Seat, visit: Visit, stream: FakeStream) -> None:
