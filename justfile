@@ -25,7 +25,7 @@ types:
 
 # Run the tests that start no process of their own.
 test *arguments:
-    {{python}} -m pytest -m "not gpu and not process and not clients and not observability" {{arguments}}
+    {{python}} -m pytest -m "not gpu and not process and not clients and not observability and not browser" {{arguments}}
 
 # Run the tests against the real server process, with real clients.
 test-process *arguments:
@@ -34,6 +34,11 @@ test-process *arguments:
 # Run the tests with a LiteLLM proxy in front of two seats; installs it into the user's cache once.
 test-clients *arguments:
     {{python}} -m pytest -m clients {{arguments}}
+
+# Drive the page in a real Chromium; installs it with apt, as root, where there is none.
+test-browser *arguments:
+    command -v chromium || (apt-get update -qq && apt-get install -qq --yes chromium)
+    {{python}} -m pytest -m browser tests/browser {{arguments}}
 
 # Run the tests that need a CUDA card.
 test-gpu *arguments:

@@ -20,8 +20,10 @@ from seat.web.keys import require_key
 from seat.web.linger import with_lingering
 from seat.web.metrics import metrics
 from seat.web.models import list_models, retrieve_model
+from seat.web.page import show_page
 from seat.web.probes import health, live, ready
 from seat.web.problems import to_response
+from seat.web.recent import Recent, list_recent
 from seat.web.transcriptions import create_transcription, create_translation
 
 
@@ -43,7 +45,7 @@ def build_app(
     Returns:
         The application, and the service behind it for whoever must stop it.
     """
-    service = Service(settings, load_recognizer, on_failure)
+    service, recent = Service(settings, load_recognizer, on_failure), Recent()
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
@@ -63,11 +65,14 @@ def build_app(
             openapi_json,
             docs,
             metrics,
+            list_recent,
+            show_page,
         ],
         dependencies={
             "service": Provide(lambda: service, sync_to_thread=False),
             "settings": Provide(lambda: settings, sync_to_thread=False),
             "exposition": Provide(lambda: exposition, sync_to_thread=False),
+            "recent": Provide(lambda: recent, sync_to_thread=False),
         },
         cors_config=_cors(settings),
         exception_handlers={Exception: to_response},
@@ -77,7 +82,7 @@ def build_app(
         request_max_body_size=None,
     )
     app.state.settings = settings
-    return with_lingering(with_access_line(with_security_headers(app))), service
+    return with_lingering(with_access_line(with_security_headers(app), recent)), service
 
 
 def _cors(settings: Settings) -> CORSConfig | None:

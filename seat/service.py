@@ -18,7 +18,7 @@ import numpy as np
 
 from seat.budget import Budget
 from seat.errors import DeviceLost, GraphsUnavailable, MemoryLimit, ModelLoading, ShuttingDown, Stalled
-from seat.executor import Executor
+from seat.executor import Executor, ExecutorStatistics
 from seat.faults import is_shortage
 from seat.hearing import Listeners, NewWords, Progress, unheard, unread
 from seat.languages import of_model
@@ -26,7 +26,7 @@ from seat.memory import Governor, MemoryStatistics, cap_nbytes
 from seat.meter import MIB, Reported
 from seat.queueing import QueueLimits, QueueStatistics
 from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
-from seat.scheduler import Scheduler
+from seat.scheduler import Scheduler, SchedulerStatistics
 from seat.settings import Settings
 from seat.telemetry import log, note_timings
 from seat.transcriber import Transcriber, TranscriberLimits
@@ -134,6 +134,16 @@ class Service:
         if self._executor.statistics().running_s > self._settings.stall_s:
             return State.STALLED
         return State.RELEASED if self._scheduler.weights.released else State.READY
+
+    @property
+    def work(self) -> SchedulerStatistics | None:
+        """What waits and what has been done; None until the model has warmed up."""
+        return self._scheduler.statistics() if self._scheduler else None
+
+    @property
+    def thread(self) -> ExecutorStatistics:
+        """What the GPU thread is doing."""
+        return self._executor.statistics()
 
     @property
     def memory(self) -> MemoryStatistics | None:

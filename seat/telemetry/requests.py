@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -30,6 +30,8 @@ class Exchange:
     """Of the answer; 0 where there was none."""
     route: str | None = None
     """The template of its path; None where no route matched."""
+    told: dict[str, Any] = field(default_factory=dict)
+    """What its line said, once it was written."""
 
 
 @contextmanager
@@ -67,6 +69,7 @@ def exchange(*, request_id: str, method: str, path: str, scheme: str, headers: M
             record_request(line, about, total_s)
             if span.is_recording():
                 _complete(span, line, about)
+            answered.told = {"status": answered.status, "total_s": total_s} | line
             log.info("request", status=answered.status, total_s=total_s, **line)
 
 

@@ -9,6 +9,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from seat.telemetry import exchange
+from seat.web.recent import Recent
 
 _SAFE_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 """Request ids that may be echoed in a header and a log line."""
@@ -16,8 +17,11 @@ _SAFE_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 QUIET_PREFIXES = ("/health", "/metrics")
 """Paths that are asked every few seconds; a line, a span and a measurement for each would bury the others."""
 
+AUDIO_PREFIX = "/v1/audio/"
+"""Paths whose requests are remembered for the page."""
 
-def with_access_line(app: ASGIApp) -> ASGIApp:
+
+def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
     """Wrap an application, outside of its routing, so that unmatched paths have their line too."""
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,6 +53,8 @@ def with_access_line(app: ASGIApp) -> ASGIApp:
                 await app(scope, receive, send_with_id)
             finally:
                 answered.status, answered.route = status, scope.get("path_template")
+        if scope["path"].startswith(AUDIO_PREFIX):
+            recent.add(answered.told)
 
     return wrapped
 

@@ -10,6 +10,8 @@ from litestar.di import NamedDependency
 
 from seat import __version__
 from seat.service import Service, State
+from seat.settings import Settings
+from seat.web.recent import Recent
 
 RETRY_AFTER_S = "5"
 """Seconds after which asking again makes sense while a model loads."""
@@ -31,11 +33,17 @@ async def ready(service: NamedDependency[Service]) -> Response[dict[str, Any]]:
 
 
 @get("/health")
-async def health(service: NamedDependency[Service]) -> dict[str, Any]:
+async def health(
+    service: NamedDependency[Service], settings: NamedDependency[Settings], recent: NamedDependency[Recent]
+) -> dict[str, Any]:
     """Everything that is known about this seat, as read from what runs."""
     return {
         "state": service.state,
         "version": __version__,
+        "work": asdict(service.work) if service.work else None,
+        "thread": asdict(service.thread),
+        "answered": recent.count,
+        "key_required": bool(settings.api_keys),
         "model": asdict(service.info) if service.info else None,
         "memory": asdict(service.memory) if service.memory else None,
         "weights": asdict(service.weights) if service.weights else None,

@@ -192,7 +192,7 @@ def test_unknown_paths_and_methods_are_refused_in_our_shape(fake: FakeSeat) -> N
     """What the framework answers by itself looks like everything else."""
     assert problem(fake.get("/v1/audio/speech")) == (404, None, "unknown_url")
     assert problem(fake.get("/v1/models/none/such")) == (404, "model", "model_not_found")
-    assert problem(fake.get("/")) == (404, None, "unknown_url")
+    assert problem(fake.get("/v1")) == (404, None, "unknown_url")
     assert problem(fake.get("/%00")) == (404, None, "unknown_url")
     wrong = fake.get(TRANSCRIPTIONS)
     assert problem(wrong) == (405, None, "method_not_allowed")
