@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from seat.transcript import Word
-from seat.words import SENTENCE_ENDS
+from seat.transcript import SENTENCE_ENDS, Word
 
 LONGEST_S: Final = 7.0
 """Seconds for which a cue stands at most; as in the guides of broadcasters and Netflix."""

@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+SENTENCE_ENDS: Final = (".", "?", "!")
+"""Last characters of a word after which a segment ends, as NeMo ends one."""
+
 LEAST_PROBABILITY: Final = 1e-10
 """Floor under a logarithm: a probability that rounds to zero must not become minus infinity."""
 

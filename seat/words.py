@@ -9,10 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seat.recognizer import Recognition, Vocabulary
-from seat.transcript import Segment, Token, Word
-
-SENTENCE_ENDS = (".", "?", "!")
-"""Last characters of a word after which NeMo ends a segment."""
+from seat.transcript import SENTENCE_ENDS, Segment, Token, Word
 
 WORD_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
 """What SentencePiece puts before a piece that begins a word."""

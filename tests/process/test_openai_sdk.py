@@ -16,7 +16,7 @@ import pytest
 from openai.types.audio import Transcription, TranscriptionVerbose
 
 from tests.process.conftest import Start
-from tests.process.seats import MODEL_PATIENCE_S, PATIENCE_S, FakeSeat, Seat, said
+from tests.process.seats import MODEL_PATIENCE_S, PATIENCE_S, FakeSeat, Seat, said, until
 
 pytestmark = [pytest.mark.process, pytest.mark.model]
 
@@ -318,6 +318,7 @@ async def test_an_upload_over_the_limit_costs_the_asynchronous_client_one_upload
                 await client.audio.transcriptions.create(model="whisper-1", file=b"\1" * 8_000_000)
             assert refusal.value.status_code == 413
     assert seat.post(said(1)).status_code == 200
+    until(lambda: len(seat.log_lines(event="request")) > 10, what="a line for every request")
     assert [line["status"] for line in seat.log_lines(event="request")] == [413] * 10 + [200]
 
 
