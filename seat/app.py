@@ -18,6 +18,8 @@ from seat.web.linger import with_lingering
 from seat.web.models import list_models, retrieve_model
 from seat.web.probes import health, live, ready
 from seat.web.problems import to_response
+from seat.web.realtime import transcribe_in_realtime
+from seat.web.stream import stream_audio
 from seat.web.transcriptions import create_transcription
 
 
@@ -47,6 +49,8 @@ def build_app(
     app = Litestar(
         route_handlers=[
             Router("/", route_handlers=[create_transcription, list_models, retrieve_model], guards=[require_key]),
+            stream_audio,
+            transcribe_in_realtime,
             health,
             live,
             ready,

@@ -149,6 +149,27 @@ class Scheduler:
                 carried = entry.carried
         return Heard.of(results, submitted_at)
 
+    async def proceed(self, chunk: Chunk, *, deadline_at: float) -> tuple[Recognition, object, Ran]:
+        """Recognize the next chunk of a stream that never ends.
+
+        It is urgent, and is let in however much waits: a stream has one chunk in the queue at most, and the streams are
+        bounded where they are opened.
+
+        Args:
+            chunk: With what the one before it left.
+            deadline_at: When its words are late, on the monotonic clock: it goes before all that has more time.
+
+        Returns:
+            What was heard, what the decoder carries on, and how the batch went.
+
+        Raises:
+            SeatError: As `recognize`, but for QueueFull.
+        """
+        self._check_open(chunk.waveform)
+        entry = _entry(chunk.waveform, 0, self._queue.place(long=False, deadline_at=deadline_at), chunk)
+        ((recognition, ran),) = await self._run_all([entry], lambda _number: None)
+        return recognition, entry.carried, ran
+
     async def _run_all(
         self, entries: list[Entry], on_recognized: Callable[[int], None]
     ) -> list[tuple[Recognition, Ran]]:
@@ -165,12 +186,15 @@ class Scheduler:
             self._queue.forget_done()
 
     def _admit(self, waveforms: Sequence[Waveform], deadline_at: float) -> Ticket:
+        self._check_open(max(waveforms, key=len))
+        return self._queue.admit(waveforms, deadline_at)
+
+    def _check_open(self, longest: Waveform) -> None:
         if self._lost:
             raise DeviceLost
         if self._closing:
             raise ShuttingDown
-        self._governor.admit(max(map(len, waveforms)) / SAMPLE_RATE)
-        return self._queue.admit(waveforms, deadline_at)
+        self._governor.admit(len(longest) / SAMPLE_RATE)
 
     async def _serve(self) -> None:
         while not self._lost:

@@ -24,6 +24,7 @@ from seat.queueing import QueueLimits
 from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
 from seat.scheduler import Scheduler
 from seat.settings import Settings
+from seat.streams import StreamLimits, Streams, StreamStatistics
 from seat.telemetry import log, note_timings
 from seat.transcriber import Progress, Transcriber, TranscriberLimits, unheard
 from seat.transcript import Transcript
@@ -65,6 +66,7 @@ class Service:
         self._governor: Governor | None = None
         self._scheduler: Scheduler | None = None
         self._transcriber: Transcriber | None = None
+        self._streams: Streams | None = None
         self._loading: asyncio.Task[None] | None = None
         self._failed = self._stopping = False
         self.started_at = time.time()
@@ -113,14 +115,21 @@ class Service:
         return self._scheduler.weights.statistics() if self._scheduler else None
 
     @property
+    def streams(self) -> StreamStatistics | None:
+        """The live sessions; None until the model has warmed up."""
+        return self._streams.statistics() if self._streams else None
+
+    @property
     def live(self) -> bool:
         """False where only a new process can help."""
         wedged = self._executor.statistics().running_s > WEDGED_AFTER_STALLS * self._settings.stall_s
         return not self._failed and not (wedged and self._transcriber is not None)
 
     def stop_admission(self) -> None:
-        """Refuse new requests from now on; those inside go on."""
+        """Refuse new requests from now on; those inside go on, and live sessions come to their end."""
         self._stopping = True
+        if self._streams is not None:
+            self._streams.draining.set()
 
     async def loaded(self) -> None:
         """Wait until loading has ended, well or not; it goes on where the waiter is cancelled."""
@@ -142,6 +151,16 @@ class Service:
         if self.state is State.STALLED:
             raise Stalled
         return self._transcriber
+
+    def open_streams(self) -> Streams:
+        """What opens live sessions, where the seat is open.
+
+        Raises:
+            Unavailable: As `open_transcriber`.
+        """
+        self.open_transcriber()
+        assert self._streams is not None  # noqa: S101  it is made before the transcriber
+        return self._streams
 
     async def transcribe(
         self, source: BinaryIO, on_progress: Progress = unheard, deadline_s: float = math.inf
@@ -200,6 +219,16 @@ class Service:
         )
         self._scheduler.learn(longest_took_s, windows.longest / SAMPLE_RATE)
         self.info, self.graphs = recognizer.info, recognizer.graphs
+        self._streams = Streams(
+            self._scheduler,
+            recognizer.vocabulary,
+            StreamLimits(
+                window_s=self._settings.live_window_s,
+                sessions=self._settings.max_live_sessions,
+                session_s=self._settings.max_live_s or None,
+                waiting_s=self._settings.max_live_wait_s,
+            ),
+        )
         self._transcriber = await self._stack.enter_async_context(
             Transcriber(
                 self._scheduler,
@@ -231,6 +260,7 @@ class Service:
             window_s=self._settings.window_s,
             window_context_s=self._settings.window_context_s,
             window_join=self._settings.window_join,
+            live_window_s=self._settings.live_window_s,
             mem_cap_mib=memory.cap and memory.cap // MIB,
             mem_rest_mib=memory.rest // MIB,
             mem_peak_mib=memory.peak // MIB,

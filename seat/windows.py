@@ -218,7 +218,7 @@ def follow(
 
 
 def _transcript(words: Sequence[SpokenWord], vocabulary: Vocabulary, audio_s: float, language: str) -> Transcript:
-    apart = list(_without_overlap(words, vocabulary.frame_s))
+    apart = list(without_overlap(words, vocabulary.frame_s))
     return Transcript(segments=sentences(apart), duration_s=audio_s, language=language)
 
 
@@ -261,7 +261,7 @@ def _letters(word: Word) -> str:
     return "".join(character for character in word.text.casefold() if character.isalnum())
 
 
-def _without_overlap(words: Sequence[SpokenWord], frame_s: float) -> Iterator[SpokenWord]:
+def without_overlap(words: Sequence[SpokenWord], frame_s: float) -> Iterator[SpokenWord]:
     """Move starts and ends that overlap, keeping every word at least one frame long."""
     reached_s = 0.0
     begins_s = [word.word.start_s for word in words[1:]]

@@ -49,6 +49,11 @@ class _Group:
     probabilities: tuple[float, ...] = ()
 
 
+def begins_word(piece: str, vocabulary: Vocabulary) -> bool:
+    """Whether a piece begins a word; punctuation never does."""
+    return piece.startswith(WORD_MARK) and piece.replace(WORD_MARK, "") not in vocabulary.punctuation
+
+
 def spoken_words(
     recognition: Recognition, vocabulary: Vocabulary, *, offset_s: float, audio_s: float
 ) -> list[SpokenWord]:
@@ -74,7 +79,7 @@ def spoken_words(
         start, end = frame, frame + frames
         if attaches and vocabulary.predicts_durations and groups:
             start = end = previous_end
-        if not groups or (piece.startswith(WORD_MARK) and not attaches):
+        if not groups or begins_word(piece, vocabulary):
             groups.append(_Group(start=start, end=end))
         group = groups[-1]
         group.text += letters

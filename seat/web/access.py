@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from http import HTTPStatus
 from typing import Any
 
 from litestar.enums import ScopeType
@@ -15,6 +16,9 @@ from seat.telemetry import log, open_request
 _SAFE_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 """Request ids that may be echoed in a header and a log line."""
 
+UPGRADE_METHOD = "GET"
+"""How a live session begins; ASGI does not tell it."""
+
 QUIET_PREFIX = "/health"
 """Paths that are asked every few seconds; a line for each would bury the others."""
 
@@ -23,11 +27,12 @@ def with_access_line(app: ASGIApp) -> ASGIApp:
     """Wrap an application, outside of its routing, so that unmatched paths have their line too."""
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != ScopeType.HTTP:
+        if scope["type"] not in (ScopeType.HTTP, ScopeType.WEBSOCKET):
             await app(scope, receive, send)
             return
         request_id = _request_id(scope)
-        line = open_request(request_id=request_id, method=scope["method"][:20], path=_known_path(scope["path"]))
+        method = scope["method"][:20] if scope["type"] == ScopeType.HTTP else UPGRADE_METHOD
+        line = open_request(request_id=request_id, method=method, path=_known_path(scope["path"]))
         began_at = time.monotonic()
         status = 0
 
@@ -36,13 +41,17 @@ def with_access_line(app: ASGIApp) -> ASGIApp:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            elif message["type"] == "websocket.accept":
+                status = HTTPStatus.SWITCHING_PROTOCOLS
+            elif message["type"] == "websocket.close" and not status:
+                status = HTTPStatus.FORBIDDEN
             await send(message)
 
         try:
             await app(scope, receive, send_with_id)
         finally:
             if not scope["path"].startswith(QUIET_PREFIX):
-                log.info("request", status=status, total_s=round(time.monotonic() - began_at, 4), **line)
+                log.info("request", status=int(status), total_s=round(time.monotonic() - began_at, 4), **line)
 
     return wrapped
 

@@ -43,27 +43,30 @@ def status_of(fault: errors.SeatError) -> int:
 def to_response(request: Request[Any, Any, Any], fault: Exception) -> Response[dict[str, Any]]:
     """Answer any exception, the framework's included, in OpenAI's shape."""
     headers: dict[str, str] = {}
-    if isinstance(fault, errors.SeatError):
-        status, message, param, code = status_of(fault), str(fault), fault.param, fault.code
+    if isinstance(fault, HTTPException) and fault.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
+        status, code = fault.status_code, ROUTING_CODES.get(fault.status_code, "invalid_request")
+        message = f"{HTTPStatus(status).phrase}: {request.method} {request.scope['path']}."
+        headers.update(fault.headers or {})
+        body = {"message": message, "type": _type_of(status), "param": None, "code": code}
+    else:
+        status, body = described(fault)
         if isinstance(fault, errors.Unavailable):
             headers["retry-after"] = str(fault.retry_after_s)
         if isinstance(fault, errors.InvalidApiKey):
             headers["www-authenticate"] = "Bearer"
-    elif isinstance(fault, HTTPException) and fault.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
-        status, param, code = fault.status_code, None, ROUTING_CODES.get(fault.status_code, "invalid_request")
-        message = f"{HTTPStatus(status).phrase}: {request.method} {request.scope['path']}."
-        headers.update(fault.headers or {})
-    else:
-        status, message, param, code = 500, _UNEXPECTED, None, "internal_error"
+    note(error=body["code"])
+    return Response({"error": body}, status_code=status, media_type=MediaType.JSON, headers=headers)
+
+
+def described(fault: Exception) -> tuple[int, dict[str, Any]]:
+    """Status and error object of an exception; one that is not ours, or is our fault, is logged."""
+    ours = isinstance(fault, errors.SeatError)
+    status = status_of(fault) if isinstance(fault, errors.SeatError) else HTTPStatus.INTERNAL_SERVER_ERROR.value
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error("fault", exc_info=fault)
-    note(error=code)
-    return Response(
-        {"error": {"message": message, "type": _type_of(status), "param": param, "code": code}},
-        status_code=status,
-        media_type=MediaType.JSON,
-        headers=headers,
-    )
+    message, param = (str(fault), getattr(fault, "param", None)) if ours else (_UNEXPECTED, None)
+    code = fault.code if isinstance(fault, errors.SeatError) else "internal_error"
+    return status, {"message": message, "type": _type_of(status), "param": param, "code": code}
 
 
 def _type_of(status: int) -> str:
