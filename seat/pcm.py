@@ -38,7 +38,7 @@ class PcmReader:
         self._stream = self._resampler()
 
     def _resampler(self) -> soxr.ResampleStream | None:
-        return None if self.rate == SAMPLE_RATE else soxr.ResampleStream(self.rate, SAMPLE_RATE, 1, "int16", "HQ")
+        return None if self.rate == SAMPLE_RATE else soxr.ResampleStream(self.rate, SAMPLE_RATE, 1, "float32", "HQ")
 
     @property
     def nbytes_per_s(self) -> int:
@@ -48,14 +48,14 @@ class PcmReader:
     def read(self, data: bytes) -> Waveform:
         """Samples at `SAMPLE_RATE` of the next bytes; the resampler keeps back some milliseconds."""
         samples = self._samples(data)
-        return self._stream.resample_chunk(samples) if self._stream else samples
+        return _rounded(self._stream.resample_chunk(samples.astype(np.float32))) if self._stream else samples
 
     def end(self) -> Waveform:
         """What was kept back, where the stream pauses or ends; it may go on after."""
         self._rest = b""
         if self._stream is None:
             return np.zeros(0, np.int16)
-        rest: Waveform = self._stream.resample_chunk(np.zeros(0, np.int16), last=True)
+        rest = _rounded(self._stream.resample_chunk(np.zeros(0, np.float32), last=True))
         self._stream = self._resampler()
         return rest
 
@@ -66,6 +66,11 @@ class PcmReader:
         even = len(whole) // 2 * 2
         self._rest = whole[even:]
         return np.frombuffer(whole, "<i2", even // 2).astype(np.int16, copy=False)
+
+
+def _rounded(samples: NDArray[np.float32]) -> Waveform:
+    """To sixteen bits without soxr's dither, which would depend on where the pieces end."""
+    return np.clip(np.rint(samples), -32_768, 32_767).astype(np.int16)
 
 
 def _mu_law() -> NDArray[np.int16]:

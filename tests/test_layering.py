@@ -25,8 +25,8 @@ ORDER = [
     ["web"],
     ["app"],
     ["serve"],
-    ["client", "demo", "bars"],
-    ["files"],
+    ["client", "demo", "bars", "microphone"],
+    ["files", "captions"],
     ["cli"],
     ["__main__"],
 ]
@@ -41,8 +41,9 @@ ONLY_IN = {
     "structlog": {"telemetry"},
     "opentelemetry": {"telemetry"},
     "pynvml": {"gpu"},
-    "av": {"audio"},
+    "av": {"audio", "microphone"},
     "soundfile": {"audio"},
+    "websockets": {"captions"},
 }
 """Where a library may be imported."""
 

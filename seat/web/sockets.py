@@ -31,8 +31,8 @@ SLOW_S: Final = 10.0
 CLOSE_S: Final = 1.0
 """Seconds to say goodbye in, to somebody who may not listen."""
 
-LARGEST_MESSAGE: Final = 16 * 1024 * 1024
-"""Bytes of one message: OpenAI takes 15 MiB of base64 at once."""
+LARGEST_MESSAGE: Final = 15 * 1024 * 1024
+"""Bytes of one message, as at OpenAI; above 16 MiB Granian breaks off without a word."""
 
 LARGE_MESSAGE: Final = 256 * 1024
 """Bytes of text that are parsed off the event loop: that many take a millisecond."""
@@ -71,8 +71,9 @@ CLOSE_CODES: Final = {
 class Wire:
     """One accepted websocket, with its bounds."""
 
-    def __init__(self, socket: Socket) -> None:
+    def __init__(self, socket: Socket, slow_s: float = SLOW_S) -> None:
         self._socket = socket
+        self._slow_s = slow_s
         self._sending = asyncio.Lock()
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -84,10 +85,10 @@ class Wire:
         """
         text = json.dumps(message, ensure_ascii=False)
         try:
-            async with asyncio.timeout(SLOW_S), self._sending:
+            async with asyncio.timeout(self._slow_s), self._sending:
                 await self._socket.send_text(text)
         except TimeoutError as fault:
-            raise SlowReader(seconds=SLOW_S) from fault
+            raise SlowReader(seconds=self._slow_s) from fault
         except WebSocketDisconnect as fault:
             raise ClientDisconnected from fault
 
