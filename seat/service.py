@@ -126,10 +126,13 @@ class Service:
         return not self._failed and not (wedged and self._transcriber is not None)
 
     def stop_admission(self) -> None:
-        """Refuse new requests from now on; those inside go on, and live sessions come to their end."""
+        """Refuse new requests from now on; those inside go on."""
         self._stopping = True
+
+    async def drain_streams(self) -> None:
+        """Have the live sessions, which never end by themselves, come to their end, and wait for it."""
         if self._streams is not None:
-            self._streams.draining.set()
+            await self._streams.drain()
 
     async def loaded(self) -> None:
         """Wait until loading has ended, well or not; it goes on where the waiter is cancelled."""

@@ -56,12 +56,19 @@ class Streams:
         """What is heard at once, in whole frames."""
         self.draining = asyncio.Event()
         """Set when the seat stops: sessions end by themselves then."""
+        self._empty = asyncio.Event()
+        self._empty.set()
         self._open = self._opened = self._chunks = 0
         self._audio_s = 0.0
 
     def statistics(self) -> StreamStatistics:
         """What is open right now, and what has been."""
         return StreamStatistics(open=self._open, opened=self._opened, audio_s=self._audio_s, chunks=self._chunks)
+
+    async def drain(self) -> None:
+        """Have all sessions come to their end, and wait for it."""
+        self.draining.set()
+        await self._empty.wait()
 
     @contextmanager
     def session(self, emit: Callable[[Event], Awaitable[None]], turns: Turns | None) -> Iterator[LiveSession]:
@@ -77,10 +84,13 @@ class Streams:
         )
         self._open += 1
         self._opened += 1
+        self._empty.clear()
         try:
             yield session
         finally:
             self._open -= 1
+            if not self._open:
+                self._empty.set()
             self._audio_s += session.tally.audio_s
             self._chunks += session.tally.chunks
 

@@ -73,8 +73,8 @@ async def transcribe_in_realtime(
                 reason = await attend(wire, streams, session, conversation.pump(session))
             finally:
                 note_session(session, reason)
-        if reason is not Reason.GONE:
-            await wire.close(CLOSE_CODES[reason], reason)
+            if reason is not Reason.GONE:
+                await wire.close(CLOSE_CODES[reason], reason)
 
 
 class _Conversation:

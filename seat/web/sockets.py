@@ -91,6 +91,10 @@ class Wire:
             raise SlowReader(seconds=self._slow_s) from fault
         except WebSocketDisconnect as fault:
             raise ClientDisconnected from fault
+        except asyncio.CancelledError as fault:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            raise ClientDisconnected from fault  # Granian's word for it, once it has been told to stop
 
     async def receive(self) -> str | bytes:
         """The next message.

@@ -49,9 +49,9 @@ async def stream_audio(socket: Socket, service: NamedDependency[Service], settin
                 reason = await attend(wire, streams, session, stream.pump(session))
             finally:
                 note_session(session, reason)
-        if reason is not Reason.GONE:
-            await wire.send({"type": "closed", "reason": reason, "audio_s": round(session.tally.audio_s, 3)})
-            await wire.close(CLOSE_CODES[reason], reason)
+            if reason is not Reason.GONE:
+                await wire.send({"type": "closed", "reason": reason, "audio_s": round(session.tally.audio_s, 3)})
+                await wire.close(CLOSE_CODES[reason], reason)
 
 
 def sample_rate(written: str) -> int:
