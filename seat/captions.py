@@ -43,7 +43,13 @@ def captions(
     address = base_url(url).replace("http", "ws", 1) + f"/audio/stream?sample_rate={SAMPLE_RATE}"
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     try:
-        with connect(address, additional_headers=headers, open_timeout=CONNECT_WITHIN_S, max_size=None) as socket:
+        with connect(
+            address,
+            additional_headers=headers,
+            open_timeout=CONNECT_WITHIN_S,
+            ping_timeout=None,  # a pong stands behind audio that waits to be heard
+            max_size=None,
+        ) as socket:
             yield from _conversation(socket, url, sound, model)
     except InvalidStatus as fault:
         raise Unintelligible(url=url, answer=f"it has no live transcription ({fault})") from fault

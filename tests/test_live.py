@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from seat.batches import Ran
 from seat.errors import RecognitionFailed
 from seat.live import Event, Failed, Hear, LiveSession, LiveWindow, Started, Stopped, Whole, Words
 from seat.memory import Footprint
-from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Waveform
+from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Recognizer, Waveform
 from seat.vad import Turns
 from tests.fakes import VOCABULARY, FakeRecognizer, speech
 
@@ -21,7 +22,7 @@ WINDOW = LiveWindow.of_seconds((3.2, 1.04, 1.04), FRAME)
 RAN = Ran(size=1, began_at=0.0, ended_at=0.0, footprint=Footprint(rest_before=0, peak=0, rest_after=0, allocator=None))
 
 
-def hearing(recognizer: FakeRecognizer, chunks: list[Chunk] | None = None) -> Hear:
+def hearing(recognizer: Recognizer, chunks: list[Chunk] | None = None) -> Hear:
     """Have a recognizer hear, and note what it was given."""
 
     async def hear(chunk: Chunk, _deadline_at: float) -> tuple[Recognition, object, Ran]:
@@ -105,7 +106,7 @@ async def test_words_are_shown_before_they_are_firm() -> None:
     session = await Session(hearing(FakeRecognizer()), None).hear(speech([1, 2, 3, 4, 5, 6, 7], gap_s=0.2))
     assert session.finals == ["one two three four five six seven"]
     assert any(stable != text for stable, text in session.texts)
-    for (stable, _), (_, later) in zip(session.texts, session.texts[1:], strict=False):
+    for (stable, _), (_, later) in pairwise(session.texts):
         assert later.startswith(stable)
 
 
