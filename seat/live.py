@@ -18,8 +18,9 @@ from typing import Final
 from seat.batches import Ran
 from seat.errors import DeviceLost, SeatError, ShuttingDown
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Vocabulary, Waveform
-from seat.tape import Tape
-from seat.utterance import NOTHING, Snapshot, Utterance, split
+from seat.tape import LiveWindow, Tape
+from seat.turn import Event, Failed, Started, Stopped, Whole, Words
+from seat.utterance import NOTHING, Utterance, split
 from seat.vad import SpeechDetector, Turns
 
 BLOCK: Final = SAMPLE_RATE // 2
@@ -36,80 +37,6 @@ ONSET_S: Final = 0.2
 
 Hear = Callable[[Chunk, float], Awaitable[tuple[Recognition, object, Ran]]]
 """As `Scheduler.proceed`: a chunk, and when its words are late."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LiveWindow:
-    """What the encoder hears at once, in samples; each a multiple of an encoder frame."""
-
-    left: int
-    """Context before the chunk."""
-    chunk: int
-    """Whose words become firm."""
-    right: int
-    """Context behind it."""
-    frame: int
-    """Samples of an encoder frame."""
-
-    @classmethod
-    def of_seconds(cls, seconds: tuple[float, float, float], frame: int) -> LiveWindow:
-        """From the setting's seconds, rounded to whole frames."""
-        left, chunk, right = (round(part * SAMPLE_RATE / frame) * frame for part in seconds)
-        return cls(left=left, chunk=max(frame, chunk), right=right, frame=frame)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Started:
-    """Somebody begins to speak."""
-
-    turn: int
-    """The turn's number, from 1."""
-    at_s: float
-    """Where it begins, in seconds of the stream."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Stopped:
-    """The turn is over; its last words are still to come."""
-
-    turn: int
-    """Its number."""
-    at_s: float
-    """Where it ends, the silence included."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Words:
-    """What has been heard of a turn; a `Whole` never changes."""
-
-    turn: int
-    """Its number."""
-    added: str
-    """What became firm since the last time; the parts of a turn make up its final text."""
-    snapshot: Callable[[], Snapshot]
-    """The turn as it stands; ask before the event has been dealt with."""
-    audio_s: float
-    """Seconds of audio in it so far."""
-    start_s: float
-    """Where the turn begins, in seconds of the stream."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Whole(Words):
-    """All that was said in a turn."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Failed:
-    """A stretch of a turn could not be heard; the stream goes on behind it."""
-
-    turn: int
-    """Its number."""
-    fault: SeatError
-    """Why."""
-
-
-Event = Started | Stopped | Words | Failed
 
 
 @dataclass(slots=True)
@@ -171,6 +98,7 @@ class LiveSession:
             most_waiting_s: Seconds of audio that may wait to be heard; then `append` waits.
         """
         self._hear, self._vocabulary, self._window, self._emit = hear, vocabulary, window, emit
+        self._telling = asyncio.Lock()
         self._turns = turns
         self._detector = SpeechDetector(turns) if turns else None
         self._most_waiting = round(most_waiting_s * SAMPLE_RATE)
@@ -280,12 +208,12 @@ class LiveSession:
             padding = round(self._turns.padding_s * SAMPLE_RATE) if self._turns else 0
             turn = self._begin(max(at - padding, self._spoken_to, self._tape.start))
             turn.announced = True
-            await self._emit(Started(turn=turn.number, at_s=turn.first / SAMPLE_RATE))
+            await self._tell(Started(turn=turn.number, at_s=turn.first / SAMPLE_RATE))
         elif not speaking and self._listening:
             turn = self._open[-1]
             turn.stop = self._spoken_to = at
             if turn.announced:
-                await self._emit(Stopped(turn=turn.number, at_s=at / SAMPLE_RATE))
+                await self._tell(Stopped(turn=turn.number, at_s=at / SAMPLE_RATE))
 
     def _look(self) -> None:
         """After anything has changed: forget what nobody needs, and wake who waits."""
@@ -325,15 +253,15 @@ class LiveSession:
         if turn.utterance and not turn.announced and self._turns:
             turn.announced = True
             start_s = turn.utterance.snapshot().words[0].word.start_s
-            await self._emit(Started(turn=turn.number, at_s=start_s))
+            await self._tell(Started(turn=turn.number, at_s=start_s))
         if last:
             await self._finish(turn, added)
         elif self._turns and self._paused(turn):
             self._continue(turn)
-            await self._emit(Stopped(turn=turn.number, at_s=stop / SAMPLE_RATE))
+            await self._tell(Stopped(turn=turn.number, at_s=stop / SAMPLE_RATE))
             await self._finish(turn, added)
         elif turn.utterance or turn.tail.tokens:
-            await self._emit(self._words(Words, turn, added))
+            await self._tell(self._words(Words, turn, added))
 
     async def _heard(self, turn: _Turn, stop: int, *, last: bool) -> tuple[Recognition, Recognition]:
         """What is firm in a stretch, and what was heard ahead; frames are counted from the stream's beginning."""
@@ -377,7 +305,7 @@ class LiveSession:
         turn.tail = NOTHING
         self.tally.finals += bool(turn.utterance)
         if turn.announced:
-            await self._emit(self._words(Whole, turn, added))
+            await self._tell(self._words(Whole, turn, added))
 
     async def _fail(self, turn: _Turn, stop: int, fault: SeatError, *, last: bool) -> None:
         """Give up a stretch, and with it its turn; go on behind it."""
@@ -387,7 +315,7 @@ class LiveSession:
         if not last:
             self._continue(turn)
         self._open.remove(turn)
-        await self._emit(Failed(turn=turn.number, fault=fault))
+        await self._tell(Failed(turn=turn.number, fault=fault))
 
     def _words(self, kind: type[Words], turn: _Turn, added: str) -> Words:
         return kind(
@@ -397,6 +325,11 @@ class LiveSession:
             audio_s=max(0, turn.head - turn.first) / SAMPLE_RATE,
             start_s=turn.first / SAMPLE_RATE,
         )
+
+    async def _tell(self, event: Event) -> None:
+        """One event after the other: both tasks have some."""
+        async with self._telling:
+            await self._emit(event)
 
     def _note_lag(self, turn: _Turn) -> None:
         if turn.due_at is not None:

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from seat.batches import Ran
 from seat.errors import TooManySessions
-from seat.live import Event, LiveSession, LiveWindow
+from seat.live import LiveSession
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Vocabulary
 from seat.scheduler import Scheduler
+from seat.tape import LiveWindow
+from seat.turn import Event
 from seat.vad import Turns
 
 

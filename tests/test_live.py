@@ -11,9 +11,11 @@ import pytest
 
 from seat.batches import Ran
 from seat.errors import RecognitionFailed
-from seat.live import Event, Failed, Hear, LiveSession, LiveWindow, Started, Stopped, Whole, Words
+from seat.live import Hear, LiveSession
 from seat.memory import Footprint
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Recognizer, Waveform
+from seat.tape import LiveWindow
+from seat.turn import Event, Failed, Started, Stopped, Whole, Words
 from seat.vad import Turns
 from tests.fakes import VOCABULARY, FakeRecognizer, speech
 

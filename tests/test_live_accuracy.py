@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from seat.gpu.nemo import NemoRecognizer
-from seat.live import LiveSession, LiveWindow, Whole, Words
+from seat.live import LiveSession
 from seat.recognizer import SAMPLE_RATE, Waveform
 from seat.settings import Settings
+from seat.tape import LiveWindow
+from seat.turn import Whole, Words
 from seat.vad import Turns
 from tests.test_live import hearing
 

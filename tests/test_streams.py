@@ -11,12 +11,12 @@ import pytest
 
 from seat.errors import TooManySessions
 from seat.executor import Executor
-from seat.live import Event, Whole
 from seat.memory import Governor
 from seat.queueing import QueueLimits
 from seat.recognizer import SAMPLE_RATE
 from seat.scheduler import Scheduler
 from seat.streams import StreamLimits, Streams
+from seat.turn import Event, Whole
 from seat.vad import Turns
 from tests.fakes import VOCABULARY, FakeRecognizer, hear, speech
 

@@ -21,12 +21,13 @@ from litestar import websocket
 from litestar.di import NamedDependency
 
 from seat.errors import InvalidEvent, InvalidRequest, NothingToCommit, UnsupportedValue
-from seat.live import Event, Failed, LiveSession, Started, Stopped, Whole, Words
+from seat.live import LiveSession
 from seat.pcm import PcmReader
 from seat.service import Service
 from seat.settings import Settings
 from seat.streams import Streams
 from seat.telemetry import note
+from seat.turn import Event, Failed, Started, Stopped, Whole, Words
 from seat.web.keys import check_key, shown_key
 from seat.web.problems import described
 from seat.web.realtime_config import Config, Dialect
@@ -38,8 +39,9 @@ from seat.web.sockets import (
     Wire,
     accept,
     attend,
+    feed,
     note_session,
-    parse,
+    parsed,
     told,
 )
 from seat.words import WORD_MARK, SpokenWord
@@ -104,7 +106,7 @@ class _Conversation:
             try:
                 if isinstance(message, bytes):
                     raise InvalidEvent(reason="events are text; audio is base64 in 'input_audio_buffer.append'")
-                event = await asyncio.to_thread(parse, message) if len(message) > LARGE_MESSAGE else parse(message)
+                event = await parsed(message)
                 await self._obey(session, event)
             except InvalidRequest as fault:
                 await self._wire.send(_error(described(fault)[1], event_id=event.get("event_id")))
@@ -112,7 +114,11 @@ class _Conversation:
     async def _obey(self, session: LiveSession, event: dict[str, Any]) -> None:
         match event["type"]:
             case "input_audio_buffer.append":
-                await session.append(self._reader.read(_decoded(event.get("audio"))))
+                audio = event.get("audio")
+                large = isinstance(audio, str) and len(audio) > LARGE_MESSAGE
+                await feed(
+                    session, self._reader, await asyncio.to_thread(_decoded, audio) if large else _decoded(audio)
+                )
             case "input_audio_buffer.commit":
                 await self._commit(session)
             case "input_audio_buffer.clear":

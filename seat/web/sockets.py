@@ -18,6 +18,7 @@ from litestar.exceptions import WebSocketDisconnect
 
 from seat.errors import ClientDisconnected, InvalidEvent, SeatError, SlowReader, Unavailable
 from seat.live import LiveSession
+from seat.pcm import PcmReader
 from seat.streams import Streams
 from seat.telemetry import note
 from seat.web.keys import KEY_PROTOCOL
@@ -144,6 +145,18 @@ def parse(message: str) -> dict[str, Any]:
     if not isinstance(read, dict) or not isinstance(read.get("type"), str):
         raise InvalidEvent(reason="it is not an object with a 'type'", param="type")
     return read
+
+
+async def parsed(message: str) -> dict[str, Any]:
+    """As `parse`, off the event loop where that takes long."""
+    return await asyncio.to_thread(parse, message) if len(message) > LARGE_MESSAGE else parse(message)
+
+
+async def feed(session: LiveSession, reader: PcmReader, data: bytes) -> None:
+    """Append samples, a little at a time: the event loop waits for none of it."""
+    step = reader.nbytes_per_s // 2
+    for first in range(0, len(data), step):
+        await session.append(reader.read(data[first : first + step]))
 
 
 async def attend(wire: Wire, streams: Streams, session: LiveSession, pump: Coroutine[Any, Any, None]) -> Reason:

@@ -16,16 +16,17 @@ from litestar import websocket
 from litestar.di import NamedDependency
 
 from seat.errors import InvalidApiKey, InvalidEvent, ModelNotFound, UnsupportedValue
-from seat.live import Event, Failed, LiveSession, Whole, Words
+from seat.live import LiveSession
 from seat.pcm import HIGHEST_RATE, LOWEST_RATE, PcmReader
 from seat.recognizer import SAMPLE_RATE
 from seat.service import Service
 from seat.settings import Settings
 from seat.telemetry import note
+from seat.turn import Event, Failed, Whole, Words
 from seat.vad import Turns
 from seat.web.keys import check_key, shown_key
 from seat.web.problems import described
-from seat.web.sockets import CLOSE_CODES, Reason, Socket, Wire, accept, attend, note_session, parse, told
+from seat.web.sockets import CLOSE_CODES, Reason, Socket, Wire, accept, attend, feed, note_session, parse, parsed, told
 
 KEY_WITHIN_S: Final = 10.0
 """Seconds that a client which has not shown a key may take to show one."""
@@ -93,10 +94,10 @@ class _Stream:
         while more:
             message = await self._wire.receive()
             if isinstance(message, bytes):
-                await session.append(self._reader.read(message))
+                await feed(session, self._reader, message)
                 continue
             try:
-                more = await self._obey(session, parse(message))
+                more = await self._obey(session, await parsed(message))
             except InvalidEvent as fault:
                 await self._wire.send(_error(described(fault)[1]))
 
