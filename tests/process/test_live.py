@@ -236,6 +236,18 @@ async def test_a_signal_is_told_and_loses_no_words(start: Start, number: signal.
     assert await asyncio.to_thread(seat.exit_code, within_s=10) == 0
 
 
+async def test_a_model_that_hangs_keeps_no_process(start: Start) -> None:
+    """With a session that waits for it, the seat leaves after SEAT_DRAIN_S."""
+    seat = start(SEAT_DRAIN_S="0.5").wait_for("/health/ready")
+    async with plain(seat) as socket:
+        await say(socket, np.concatenate([speech([9]), SECOND]))
+        await asyncio.to_thread(seat.wait_for_words, "nine")
+        seat.stop()
+        assert await asyncio.to_thread(seat.exit_code, within_s=10) == 0
+        await rest(socket)
+    assert seat.log_lines(event="drain_ended")
+
+
 async def test_a_killed_client_leaves_nothing(start: Start) -> None:
     """Neither one that speaks nor one for whom the model is just at work; others are not disturbed."""
     seat = start().wait_for("/health/ready")
