@@ -36,7 +36,10 @@ def check_key(settings: Settings, shown: str) -> None:
     Raises:
         InvalidApiKey: The settings name keys, and this is none of them.
     """
-    matches = [hmac.compare_digest(shown.encode(), key.get_secret_value().encode()) for key in settings.api_keys]
+    matches = [
+        hmac.compare_digest(shown.encode(errors="replace"), key.get_secret_value().encode())
+        for key in settings.api_keys
+    ]
     if settings.api_keys and not (shown and any(matches)):
         raise InvalidApiKey(given=bool(shown))
 

@@ -84,7 +84,7 @@ class Wire:
             SlowReader: The client does not take it.
             ClientDisconnected: It is gone.
         """
-        text = json.dumps(message, ensure_ascii=False)
+        text = json.dumps(message)  # ASCII: what a client sent may hold half a character, which no UTF-8 can repeat
         try:
             async with asyncio.timeout(self._slow_s), self._sending:
                 await self._socket.send_text(text)

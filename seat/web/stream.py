@@ -10,6 +10,7 @@ server  {"type":"ready"}  {"type":"partial"}  {"type":"final"}  {"type":"error"}
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, Final
 
 from litestar import websocket
@@ -38,9 +39,8 @@ async def stream_audio(socket: Socket, service: NamedDependency[Service], settin
     wire = await accept(socket)
     async with told(wire, _error):
         rate = sample_rate(socket.query_params.get("sample_rate", str(SAMPLE_RATE)))
-        if settings.api_keys and not (key := shown_key(socket)):
-            key = await _key_within(wire)
-        check_key(settings, key if settings.api_keys else "")
+        key = shown_key(socket) or (await _key_within(wire) if settings.api_keys else "")
+        check_key(settings, key)
         streams = service.open_streams()
         stream = _Stream(wire, settings, PcmReader("pcm16", rate))
         with streams.session(stream.tell, Turns()) as session:
@@ -61,7 +61,7 @@ def sample_rate(written: str) -> int:
     Raises:
         UnsupportedValue: No number, or none of a microphone.
     """
-    rate = int(written) if written.isascii() and written.isdigit() and len(written) < len(str(HIGHEST_RATE)) + 1 else 0
+    rate = int(written) if re.fullmatch("[0-9]{4,6}", written) else 0
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         supported = [str(LOWEST_RATE), f"up to {HIGHEST_RATE}"]
         raise UnsupportedValue(param="sample_rate", value=written, supported=supported)
