@@ -6,18 +6,29 @@ See `seat.web.stream` for the protocol; errors are those of `seat.client`.
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
+from seat import audio
 from seat.client import CONNECT_WITHIN_S, Refused, Unintelligible, Unreachable, base_url
+from seat.pcm import PcmReader
 from seat.recognizer import SAMPLE_RATE, Waveform
+
+MICROPHONE, STDIN = "mic", "-"
+"""Stand for this machine's microphone, and for raw samples from standard input."""
+
+RAW_NBYTES: Final = 6400
+"""Bytes of raw samples sent at once at most: 0.2 s."""
 
 BLOCK_S: Final = 0.1
 """Seconds of sound in one message: what a caller notices as delay, and few enough messages."""
@@ -108,3 +119,17 @@ def paced(waveform: Waveform, speed: float) -> Iterator[Waveform]:
         if speed:  # a piece has been said at its end
             time.sleep(max(0.0, began_at + stop / SAMPLE_RATE / speed - time.monotonic()))
         yield np.ascontiguousarray(waveform[first:stop])
+
+
+def sound_of(source: str, speed: float) -> Iterable[Waveform]:
+    """What `seat live` hears: the microphone, raw samples from standard input as they come, or a file, paced."""
+    if source == MICROPHONE:
+        from seat.microphone import listen
+
+        return listen()
+    if source == STDIN:
+        reader = PcmReader("pcm16", SAMPLE_RATE)
+        read = getattr(sys.stdin.buffer, "read1", sys.stdin.buffer.read)
+        return map(reader.read, iter(partial(read, RAW_NBYTES), b""))
+    with Path(source).open("rb") as file:
+        return paced(audio.decode(file, limit_s=None), speed)

@@ -135,14 +135,13 @@ def live(  # noqa: PLR0913  one parameter per option
     import json
 
     from seat import settings
-    from seat.captions import captions, paced
-    from seat.files import sound_of
+    from seat.captions import captions, sound_of
 
     newest = Newest()
     with _sentences():
         address = url or settings.read().url
         try:
-            sound = sound_of(source, partial(paced, speed=speed))
+            sound = sound_of(source, speed)
         except OSError as fault:
             typer.echo(sentence(fault), err=True)
             raise typer.Exit(FAILED) from fault

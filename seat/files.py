@@ -10,19 +10,16 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, nullcontext
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
-from seat import audio, formats
+from seat import formats
 from seat.bars import Bars
 from seat.errors import ModelNotFound, ModelUnavailable, RecognitionFailed, SeatError
 from seat.formats import GRANULARITIES
-from seat.pcm import PcmReader
-from seat.recognizer import SAMPLE_RATE, Waveform
 
 if TYPE_CHECKING:
     from seat.client import Client
@@ -32,12 +29,6 @@ if TYPE_CHECKING:
 
 STDIN: Final = Path("-")
 """Stands for standard input."""
-
-MICROPHONE: Final = "mic"
-"""Stands for this machine's microphone."""
-
-RAW_NBYTES: Final = 6400
-"""Bytes of raw samples sent at once at most: 0.2 s."""
 
 LOCAL_LIMITS: Final[Mapping[str, str]] = {"SEAT_MAX_AUDIO_S": "0", "SEAT_DEADLINE_S": "604800"}
 """A server's limits keep one client from the others' share. In this process there are none: no limit, and a week."""
@@ -217,17 +208,3 @@ def settings_here(model: str | None, device: str | None) -> Settings:
     logging.getLogger().setLevel(logging.ERROR)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # for the reason given in seat.serve
     return wanted
-
-
-def sound_of(source: str, paced: Callable[[Waveform], Iterable[Waveform]]) -> Iterable[Waveform]:
-    """What `seat live` hears: the microphone, raw samples from standard input as they come, or a file at its pace."""
-    if source == MICROPHONE:
-        from seat.microphone import listen
-
-        return listen()
-    if Path(source) == STDIN:
-        reader = PcmReader("pcm16", SAMPLE_RATE)
-        read = getattr(sys.stdin.buffer, "read1", sys.stdin.buffer.read)
-        return map(reader.read, iter(partial(read, RAW_NBYTES), b""))
-    with Path(source).open("rb") as file:
-        return paced(audio.decode(file, limit_s=None))
