@@ -80,3 +80,7 @@ soak *arguments:
 # Score the bundled model on speech it never heard: just accuracy --fsdd FOLDER
 accuracy *arguments:
     {{python}} -m seat.demo.recipe.accuracy {{arguments}}
+
+# Speak to a seat from many callers, and compare streams with files: just bench-live [--fsdd FOLDER]
+bench-live *arguments:
+    {{python}} -m tests.bench.live {{arguments}}

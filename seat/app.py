@@ -23,7 +23,9 @@ from seat.web.models import list_models, retrieve_model
 from seat.web.page import show_page
 from seat.web.probes import health, live, ready
 from seat.web.problems import to_response
+from seat.web.realtime import transcribe_in_realtime
 from seat.web.recent import Recent, list_recent
+from seat.web.stream import stream_audio
 from seat.web.transcriptions import create_transcription, create_translation
 
 
@@ -59,6 +61,8 @@ def build_app(
                 route_handlers=[create_transcription, create_translation, list_models, retrieve_model],
                 guards=[require_key],
             ),
+            stream_audio,
+            transcribe_in_realtime,
             health,
             live,
             ready,

@@ -1,4 +1,4 @@
-"""Show on a terminal how far files are. Knows rich's bars; nothing of what is done to the files."""
+"""Show on a terminal how far files are, and what is being said. Knows rich's bars; nothing of what is done."""
 
 from __future__ import annotations
 
@@ -82,3 +82,18 @@ class Bars:
         self._progress.stop()
         typer.echo(text, nl=False)
         self._progress.start()
+
+
+class Newest:
+    """The latest words, on the terminal's last line, until they are final; off a terminal nothing is shown."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self._console = Console(stderr=True)
+
+    def replace(self, words: str) -> None:
+        """Show these in place of those before: their end, where the line is too short."""
+        if self._console.is_terminal:
+            self._console.file.write("\r\x1b[K" + words[-(self._console.width - 1) :])
+            self._console.file.flush()

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from seat import __version__
-from seat.bars import Bars
+from seat.bars import Bars, Newest
 from seat.errors import SeatError
 from seat.files import OutputFormat, by_model, by_server, each, is_there, name_of, sentence, settings_here
 
@@ -119,6 +119,40 @@ def transcribe(  # noqa: PLR0913  one parameter per option
             with by_model(settings, partial(load_nemo, settings), output_format) as hear:
                 failed += each(found, hear, deliver, bars)
     raise typer.Exit(FAILED if failed else 0)
+
+
+@app.command()
+def live(  # noqa: PLR0913  one parameter per option
+    source: Annotated[str, typer.Argument(help="A file, 'mic', or '-' for raw 16-bit samples at 16 kHz.")],
+    *,
+    url: Annotated[str | None, typer.Option(help="A running seat; else by SEAT_HOST and SEAT_PORT.")] = None,
+    api_key: KeyOption = None,
+    model_name: ModelNameOption = None,
+    speed: Annotated[float, typer.Option(min=0, help="Times as fast as it was said; 0 for at once.")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Write the server's messages, one a line.")] = False,
+) -> None:
+    """Show what is said while it is said, by a running seat."""
+    import json
+
+    from seat import settings
+    from seat.captions import captions, sound_of
+
+    newest = Newest()
+    with _sentences():
+        address = url or settings.read().url
+        try:
+            sound = sound_of(source, speed)
+        except OSError as fault:
+            typer.echo(sentence(fault), err=True)
+            raise typer.Exit(FAILED) from fault
+        for message in captions(address, sound, api_key=api_key, model=model_name):
+            if as_json:
+                typer.echo(json.dumps(message, ensure_ascii=False))
+            elif message["type"] == "final" and message["text"]:
+                newest.replace("")
+                typer.echo(message["text"])
+            elif message["type"] == "partial":
+                newest.replace(message["text"])
 
 
 @app.command()

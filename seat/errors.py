@@ -12,12 +12,16 @@
     │   ├── UploadTooLarge          more bytes than this seat accepts
     │   ├── ExceedsMemory           a stretch that no free memory under the cap could ever hold
     │   ├── TooManyParts            more form parts than this seat reads
+    │   ├── InvalidEvent            a message of a live session that is none
+    │   ├── NothingToCommit         a live turn ended before it began
+    │   ├── SlowReader              a live client that does not read what is said to it
     │   ├── ModelNotFound           no model of that name here
     │   └── InvalidApiKey           no key, or one that is not known
     ├── Unavailable                 the same request can succeed later
     │   ├── ModelLoading            the seat has not warmed up yet
     │   ├── DiskFull                there is no room for the upload
     │   ├── QueueFull               as much work waits as may wait
+    │   ├── TooManySessions         as many live sessions are open as may be
     │   ├── Stalled                 the GPU thread does not come back
     │   ├── MemoryLimit             it would take more memory than the seat may have now
     │   ├── DeviceLost              the card's state is gone, and this process ends
@@ -174,6 +178,37 @@ class TooManyParts(InvalidRequest):
         super().__init__(f"The form is larger than this server reads: at most {limit}.")
 
 
+class InvalidEvent(InvalidRequest):
+    """A message of a live session that is not one the seat knows; the session goes on."""
+
+    code = "invalid_event"
+
+    def __init__(self, *, reason: str, param: str | None = None) -> None:
+        super().__init__(f"The message is not one that this server understands: {reason}.")
+        self.param = param
+
+
+class NothingToCommit(InvalidRequest):
+    """The end of a turn of which next to nothing has come."""
+
+    code = "input_audio_buffer_commit_empty"
+
+    def __init__(self, *, least_ms: int, buffered_ms: float) -> None:
+        super().__init__(
+            f"The input audio buffer is too small to be committed: it holds {buffered_ms:.2f} ms of audio, "
+            f"and at least {least_ms} ms are needed."
+        )
+
+
+class SlowReader(InvalidRequest):
+    """A live client that does not read: nothing is dropped, so the session ends."""
+
+    code = "slow_reader"
+
+    def __init__(self, *, seconds: float) -> None:
+        super().__init__(f"The client has read nothing for {seconds:g} seconds.")
+
+
 class ModelNotFound(InvalidRequest):
     """No model of that name here."""
 
@@ -232,6 +267,15 @@ class QueueFull(Unavailable):
 
     def __init__(self, *, waiting: str, retry_after_s: int) -> None:
         super().__init__(f"The queue is full: {waiting} are waiting.", retry_after_s=retry_after_s)
+
+
+class TooManySessions(Unavailable):
+    """As many live sessions are open as ``SEAT_MAX_LIVE_SESSIONS`` allows."""
+
+    code = "too_many_sessions"
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(f"This server has {limit} live sessions open, as many as it may.", retry_after_s=5)
 
 
 class Stalled(Unavailable):

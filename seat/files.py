@@ -42,6 +42,7 @@ NEXT_STEPS: Final[Mapping[str, str]] = {
     "model_not_found": "Choose one with --model-name, or leave that out to take the first.",
     "model_loading": "Try again in a minute.",
     "queue_full": "Try again in a minute.",
+    "too_many_sessions": "Try again in a minute, or raise SEAT_MAX_LIVE_SESSIONS where the server runs.",
     "gpu_stalled": "Try again in a minute; if it stays so, read the server's log.",
     "gpu_memory_limit": "Try again in a minute, or raise SEAT_MEM_CAP_MIB where the server runs.",
     "gpu_lost": "Try again when it is back.",

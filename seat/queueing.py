@@ -93,9 +93,7 @@ class Queue:
             QueueFull: As much waits as may wait, or so much that the answer would come too late.
         """
         self.refuse(waveforms, deadline_at)
-        self._arrivals += 1
-        served = min((entry.ticket.served for entry in self._entries if entry.ticket.long), default=0)
-        return Ticket(arrival=self._arrivals, long=len(waveforms) > 1, deadline_at=deadline_at, served=served)
+        return self.place(long=len(waveforms) > 1, deadline_at=deadline_at)
 
     def refuse(self, waveforms: Sequence[Waveform], deadline_at: float) -> None:
         """Refuse what must not wait, in its audio or, with no waveforms yet, whatever they will be.
@@ -110,6 +108,12 @@ class Queue:
             passes_s = max(late_s, now.audio_s * self._seconds_per_audio_s if full else 0.0)
             retry_after_s = min(LONGEST_RETRY_AFTER_S, max(1, math.ceil(passes_s)))
             raise QueueFull(waiting=f"{now.audio_s:.0f} seconds of audio", retry_after_s=retry_after_s)
+
+    def place(self, *, long: bool, deadline_at: float) -> Ticket:
+        """Give a place without asking how much waits: for whom another bound holds."""
+        served = min((entry.ticket.served for entry in self._entries if entry.ticket.long), default=0)
+        self._arrivals += 1
+        return Ticket(arrival=self._arrivals, long=long, deadline_at=deadline_at, served=served)
 
     @contextmanager
     def reserved(self, waveforms: Sequence[Waveform]) -> Iterator[Callable[[Waveform], None]]:

@@ -35,6 +35,34 @@ class Recognition:
     """Probability of each token, 0 to 1."""
 
 
+NOTHING = Recognition(tokens=(), frames=(), durations=(), confidences=())
+"""What is heard where nothing is said."""
+
+
+def joined(one: Recognition, other: Recognition) -> Recognition:
+    """The tokens of one, then those of another."""
+    return Recognition(
+        tokens=one.tokens + other.tokens,
+        frames=one.frames + other.frames,
+        durations=one.durations + other.durations,
+        confidences=one.confidences + other.confidences,
+    )
+
+
+def cut(heard: Recognition, place: int) -> tuple[Recognition, Recognition]:
+    """The tokens before a place, and those from it on."""
+    parts = [
+        Recognition(
+            tokens=heard.tokens[part],
+            frames=heard.frames[part],
+            durations=heard.durations[part],
+            confidences=heard.confidences[part],
+        )
+        for part in (slice(None, place), slice(place, None))
+    ]
+    return parts[0], parts[1]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunk:
     """A waveform of which a stretch is decoded, going on from where the decoder stood: [left | chunk | right]."""
@@ -47,6 +75,8 @@ class Chunk:
     """First encoder frame that is no longer decoded; None for the waveform's end."""
     carried: object | None = None
     """What the decoder knew at the end of the chunk before, as `Recognizer.proceed` gave it; None at the beginning."""
+    ahead: bool = False
+    """Whether what lies behind ``stop`` is decoded too, for show: what is carried on is what was known at ``stop``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -137,7 +167,8 @@ class Recognizer(Protocol):
 
         Returns:
             For each, in order, what was heard in its stretch, with frames counted from its waveform's first, and what
-            the decoder knows at its end: a little memory of the device, to be dropped when nothing follows.
+            the decoder knows at its end: a little memory of the device, to be dropped when nothing follows. Where a
+            chunk is decoded ahead, the tokens with frames from ``stop`` on are those for show.
         """
 
     def capture(self, rows: int, samples: int) -> None:

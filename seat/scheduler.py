@@ -33,6 +33,10 @@ Recognized = Callable[[int, Recognition], None]
 """Called on the event loop with the number of a window, from 0, and what was heard in it."""
 
 
+def _unheard(_number: int, _recognition: Recognition) -> None:
+    """A `Recognized` that nobody looks at."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchedulerStatistics:
     """What waits, and what has been done."""
@@ -129,7 +133,7 @@ class Scheduler:
     async def recognize(
         self,
         waveforms: Sequence[Waveform],
-        on_recognized: Recognized = lambda _number, _recognition: None,
+        on_recognized: Recognized = _unheard,
         *,
         deadline_at: float = math.inf,
     ) -> Heard:
@@ -155,7 +159,7 @@ class Scheduler:
     async def carry(
         self,
         chunks: Sequence[Chunk],
-        on_recognized: Recognized = lambda _number, _recognition: None,
+        on_recognized: Recognized = _unheard,
         *,
         deadline_at: float = math.inf,
         instead: Callable[[int], Chunk | None] = lambda _number: None,
@@ -185,12 +189,33 @@ class Scheduler:
                 carried = after
         return Heard.of(results, submitted_at)
 
+    async def proceed(self, chunk: Chunk, *, deadline_at: float) -> tuple[Recognition, object, Ran]:
+        """Recognize the next chunk of a stream that never ends.
+
+        It is urgent, and is let in however much waits: a stream has one chunk in the queue at most, and the streams are
+        bounded where they are opened.
+
+        Args:
+            chunk: With what the one before it left.
+            deadline_at: When its words are late, on the monotonic clock: it goes before all that has more time.
+
+        Returns:
+            What was heard, what the decoder carries on, and how the batch went.
+
+        Raises:
+            SeatError: As `recognize`, but for QueueFull.
+        """
+        self._check_open(len(chunk.waveform))
+        entry = _entry(chunk.waveform, 0, self._queue.place(long=False, deadline_at=deadline_at), chunk)
+        ((recognition, ran),) = await self._run_all([entry], _unheard)
+        return recognition, entry.carried, ran
+
     async def _proceed(
         self, chunk: Chunk, turn: int, ticket: Ticket, carried: object | None
     ) -> tuple[tuple[Recognition, Ran], object | None]:
         """Recognize a chunk from what the decoder knew before it; what it knows behind it comes second."""
         entry = _entry(chunk.waveform, turn, ticket, replace(chunk, carried=carried))
-        (result,) = await self._run_all([entry], lambda _number, _recognition: None)
+        (result,) = await self._run_all([entry], _unheard)
         return result, entry.carried
 
     async def _run_all(self, entries: list[Entry], on_recognized: Recognized) -> list[tuple[Recognition, Ran]]:
@@ -213,19 +238,19 @@ class Scheduler:
         Raises:
             Unavailable: It would, or nothing is let in at all.
         """
-        self._refuse_closed()
+        self._check_open(0)
         self._queue.refuse([], deadline_at)
 
-    def _refuse_closed(self) -> None:
+    def _admit(self, waveforms: Sequence[Waveform], deadline_at: float) -> Ticket:
+        self._check_open(max(map(len, waveforms)))
+        return self._queue.admit(waveforms, deadline_at)
+
+    def _check_open(self, longest: int) -> None:
         if self._lost:
             raise DeviceLost
         if self._closing:
             raise ShuttingDown
-
-    def _admit(self, waveforms: Sequence[Waveform], deadline_at: float) -> Ticket:
-        self._refuse_closed()
-        self._governor.admit(max(map(len, waveforms)) / SAMPLE_RATE)
-        return self._queue.admit(waveforms, deadline_at)
+        self._governor.admit(longest / SAMPLE_RATE)
 
     async def _serve(self) -> None:
         running: _Attempt | None = None

@@ -111,6 +111,7 @@ def _example(settings: Settings) -> str:
 
 async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer], outlets: Outlets) -> int:
     exit_code = 0
+    leaving: asyncio.Future[None] | None = None
 
     def fail(fault: BaseException) -> None:
         nonlocal exit_code
@@ -127,9 +128,14 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer], 
         leave()
 
     def leave() -> None:
+        nonlocal leaving
         service.stop_admission()
-        server.stop()  # type: ignore[no-untyped-call]
+        leaving = leaving or asyncio.ensure_future(close())
         loop.call_later(settings.drain_s, give_up)
+
+    async def close() -> None:
+        await service.drain_streams()  # Granian breaks off open websockets at once, and without a word
+        server.stop()  # type: ignore[no-untyped-call]
 
     def give_up() -> None:
         log.warning("drain_ended", after_s=settings.drain_s)

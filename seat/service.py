@@ -28,6 +28,7 @@ from seat.queueing import QueueLimits, QueueStatistics
 from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
 from seat.scheduler import Scheduler, SchedulerStatistics
 from seat.settings import Settings
+from seat.streams import StreamLimits, Streams, StreamStatistics
 from seat.telemetry import log, note_timings
 from seat.transcriber import Transcriber, TranscriberLimits
 from seat.transcript import Transcript
@@ -94,6 +95,7 @@ class Service:
         self._governor: Governor | None = None
         self._scheduler: Scheduler | None = None
         self._transcriber: Transcriber | None = None
+        self._streams: Streams | None = None
         self._loading: asyncio.Task[None] | None = None
         self._failed = self._stopping = False
         self.started_at = time.time()
@@ -173,6 +175,11 @@ class Service:
         return self._settings.model_languages or of_model(self._settings.model_id)
 
     @property
+    def streams(self) -> StreamStatistics | None:
+        """The live sessions; None until the model has warmed up."""
+        return self._streams.statistics() if self._streams else None
+
+    @property
     def live(self) -> bool:
         """False where only a new process can help."""
         wedged = self._executor.statistics().running_s > WEDGED_AFTER_STALLS * self._settings.stall_s
@@ -181,6 +188,11 @@ class Service:
     def stop_admission(self) -> None:
         """Refuse new requests from now on; those inside go on."""
         self._stopping = True
+
+    async def drain_streams(self) -> None:
+        """Have the live sessions, which never end by themselves, come to their end, and wait for it."""
+        if self._streams is not None:
+            await self._streams.drain()
 
     async def loaded(self) -> None:
         """Wait until loading has ended, well or not; it goes on where the waiter is cancelled."""
@@ -214,6 +226,16 @@ class Service:
         with self._uploads.share() as take_place:
             take_place(1)
             yield
+
+    def open_streams(self) -> Streams:
+        """What opens live sessions, where the seat is open.
+
+        Raises:
+            Unavailable: As `open_transcriber`.
+        """
+        self.open_transcriber()
+        assert self._streams is not None  # noqa: S101  it is made before the transcriber
+        return self._streams
 
     async def transcribe(
         self,
@@ -285,6 +307,16 @@ class Service:
         self.info, self.graphs = replace(recognizer.info, languages=self.languages), recognizer.graphs
         self.attention = recognizer.attention(windows.longest)
         self.reported = recognizer.meter.reported
+        self._streams = Streams(
+            self._scheduler,
+            recognizer.vocabulary,
+            StreamLimits(
+                window_s=self._settings.live_window_s,
+                sessions=self._settings.max_live_sessions,
+                session_s=self._settings.max_live_s or None,
+                waiting_s=self._settings.max_live_wait_s,
+            ),
+        )
         self._transcriber = await self._stack.enter_async_context(
             Transcriber(
                 self._scheduler,
@@ -317,6 +349,7 @@ class Service:
             window_s=self._settings.window_s,
             window_context_s=self._settings.window_context_s,
             window_join=self._settings.window_join,
+            live_window_s=self._settings.live_window_s,
             mem_cap_mib=memory.cap and memory.cap // MIB,
             mem_rest_mib=memory.rest // MIB,
             mem_peak_mib=memory.peak // MIB,

@@ -41,6 +41,7 @@ _KEY_NAME = re.compile(r"[A-Za-z][\w.-]{0,31}", re.ASCII)
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 LanguageCode = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
+ChunkSeconds = Annotated[float, Field(ge=0.08, le=10)]
 Frames = Annotated[int, Field(ge=1)]
 
 
@@ -105,6 +106,14 @@ class Settings(BaseModel):
     """Seconds of audio that may wait for the GPU thread."""
     max_decoded_mib: Annotated[int, Field(ge=1)] = 2048
     """MiB of decoded audio, 2 a minute, that all requests may hold together; one alone may hold any amount."""
+    live_window_s: Annotated[tuple[Seconds, ChunkSeconds, Seconds], BeforeValidator(_split)] = (5.6, 1.04, 1.04)
+    """Seconds of a live window, as 'left,chunk,right': words come out a chunk and the right context after their end."""
+    max_live_sessions: Annotated[int, Field(ge=0)] = 64
+    """Live sessions that may be open at the same time; 0 for none."""
+    max_live_s: Seconds = 3600.0
+    """Seconds that a live session may last; 0 for no limit."""
+    max_live_wait_s: Annotated[float, Field(ge=1)] = 30.0
+    """Seconds of audio of a live session that may wait to be heard; then no more is read until some has been."""
     decoders: Annotated[int, Field(ge=1)] = 2
     """Files that are decoded at the same time."""
     api_keys: Annotated[tuple[SecretStr, ...], BeforeValidator(_split)] = ()
@@ -178,6 +187,10 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             "SEAT_CUDA_GRAPHS=1 needs SEAT_MEM_RETURN=0 and SEAT_IDLE_RELEASE_S=0: a graph keeps the addresses it was "
             "captured with, and once memory has gone back to the driver the next replay is an illegal access"
         )
+    if settings.max_live_wait_s < sum(settings.live_window_s[1:]):
+        yield "SEAT_MAX_LIVE_WAIT_S must hold at least the chunk and the right context of SEAT_LIVE_WINDOW_S"
+    if settings.cuda_graphs and sum(settings.live_window_s) > settings.window_s + sum(settings.window_context_s):
+        yield "SEAT_CUDA_GRAPHS=1 captures the longest window, and SEAT_LIVE_WINDOW_S must not be longer"
     if settings.cuda_graphs and settings.mem_cap_mib == 0:
         yield (
             "SEAT_CUDA_GRAPHS=1 needs a cap, not SEAT_MEM_CAP_MIB=0: without one the allocator meets a full card by "

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from seat.recognizer import SAMPLE_RATE, Recognition, Vocabulary
+from seat.recognizer import NOTHING, SAMPLE_RATE, Recognition, Vocabulary, cut, joined
 from seat.transcript import Transcript, Word
 from seat.windows import Window
 from seat.words import last_begin, sentences, spoken_words
@@ -18,8 +18,6 @@ Join = Literal["independent", "carried"]
 SEAM_FRAMES = 2
 """Encoder frames by which two windows may differ on where the middle of a word is: one by what they hear, and less than
 one because their frames do not begin at the same samples."""
-
-_NOTHING = Recognition(tokens=(), frames=(), durations=(), confidences=())
 
 
 class Stitcher:
@@ -58,7 +56,7 @@ class Stitcher:
 
     def transcript(self) -> Transcript:
         """All settled words, in sentences; sorted by time, without overlap."""
-        apart = _without_overlap(self._settled, self._frame_s)
+        apart = without_overlap(self._settled, self._frame_s)
         return Transcript(segments=sentences(apart), duration_s=self._audio_s, language=self._language)
 
 
@@ -122,37 +120,17 @@ class _Carried:
         self._windows, self._vocabulary, self._audio_s = windows, vocabulary, audio_s
         self._frame = round(vocabulary.frame_s * SAMPLE_RATE)
         self._taken = 0
-        self._open = _NOTHING  # tokens of a word that may go on
+        self._open = NOTHING  # tokens of a word that may go on
 
     def take(self, recognition: Recognition) -> list[Word]:
         first, window = self._windows[0].start, self._windows[self._taken]
         self._taken += 1
-        heard = _appended(self._open, recognition, (window.start - first) // self._frame)
+        shift = (window.start - first) // self._frame
+        shifted = replace(recognition, frames=tuple(shift + frame for frame in recognition.frames))
+        heard = joined(self._open, shifted)
         last = self._taken == len(self._windows)
-        settled = len(heard.tokens) if last else last_begin(heard.tokens, self._vocabulary)
-        self._open = _part(heard, slice(settled, None))
-        return spoken_words(
-            _part(heard, slice(settled)), self._vocabulary, offset_s=first / SAMPLE_RATE, audio_s=self._audio_s
-        )
-
-
-def _appended(one: Recognition, other: Recognition, shift: int) -> Recognition:
-    """One recognition behind the other, whose frames are counted from so many frames later."""
-    return Recognition(
-        tokens=one.tokens + other.tokens,
-        frames=one.frames + tuple(shift + frame for frame in other.frames),
-        durations=one.durations + other.durations,
-        confidences=one.confidences + other.confidences,
-    )
-
-
-def _part(whole: Recognition, part: slice) -> Recognition:
-    return Recognition(
-        tokens=whole.tokens[part],
-        frames=whole.frames[part],
-        durations=whole.durations[part],
-        confidences=whole.confidences[part],
-    )
+        settled, self._open = cut(heard, len(heard.tokens) if last else last_begin(heard.tokens, self._vocabulary))
+        return spoken_words(settled, self._vocabulary, offset_s=first / SAMPLE_RATE, audio_s=self._audio_s)
 
 
 def _same(one: Word, other: Word, frame_s: float) -> bool:
@@ -170,7 +148,7 @@ def _letters(word: Word) -> str:
     return "".join(character for character in word.text.casefold() if character.isalnum())
 
 
-def _without_overlap(words: Sequence[Word], frame_s: float) -> Iterator[Word]:
+def without_overlap(words: Sequence[Word], frame_s: float) -> Iterator[Word]:
     """Move starts and ends that overlap, keeping every word at least one frame long."""
     reached_s = 0.0
     begins_s = [word.start_s for word in words[1:]]

@@ -125,7 +125,8 @@ class FakeRecognizer:
 
 def _within(recognition: Recognition, chunk: Chunk) -> Recognition:
     """The tokens of a recognition that are emitted in a chunk's stretch."""
-    kept = [place for place, frame in enumerate(recognition.frames) if chunk.first <= frame < (chunk.stop or frame + 1)]
+    stop = None if chunk.ahead else chunk.stop
+    kept = [place for place, frame in enumerate(recognition.frames) if chunk.first <= frame < (stop or frame + 1)]
     return Recognition(
         tokens=tuple(recognition.tokens[place] for place in kept),
         frames=tuple(recognition.frames[place] for place in kept),

@@ -142,6 +142,28 @@ def test_a_decoder_that_goes_on_hears_what_one_pass_hears(
         assert confidences == pytest.approx(whole.confidences, abs=CONFIDENCE_NOISE)
 
 
+@pytest.mark.parametrize("kind", ["rnnt", "tdt"])
+def test_what_is_decoded_ahead_changes_nothing_that_is_carried(
+    kind: str, load_nemo: Callable[..., NemoRecognizer], tmp_path: Path
+) -> None:
+    """The tokens before a chunk's stop, and those of the next chunk, are the same; a file beside it is heard alike."""
+    recognizer = load_nemo(str(build(tmp_path, kind)))  # type: ignore[arg-type]
+    sound = (chirps(9, 0) * 32767).astype(np.int16)
+    (whole,) = recognizer.recognize([sound])
+    file = Chunk(waveform=sound, first=0, stop=None)
+    carried: object = None
+    firm: list[int] = []
+    for first, stop in ((0, 20), (20, 45), (45, None)):
+        chunk = Chunk(waveform=sound, first=first, stop=stop, carried=carried, ahead=True)
+        (heard, carried), (beside, _) = recognizer.proceed([chunk, file])
+        last = len(sound) if stop is None else stop
+        firm += [token for token, frame in zip(heard.tokens, heard.frames, strict=True) if frame < last]
+        ahead = tuple(token for token, frame in zip(heard.tokens, heard.frames, strict=True) if frame >= last)
+        assert (*firm, *ahead) == whole.tokens
+        assert beside.tokens == whole.tokens
+    assert tuple(firm) == whole.tokens
+
+
 def test_what_comes_out_of_a_batch_is_what_comes_out_alone(
     demo: NemoRecognizer, clips: dict[str, tuple[Waveform, str]], noise: Waveform
 ) -> None:

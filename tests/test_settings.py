@@ -131,6 +131,15 @@ def test_a_model_is_served_under_its_name_and_its_aliases(model: str, served: tu
     assert settings.read({"SEAT_MODEL": model}).served_models == served
 
 
+def test_a_live_window_fits_what_may_wait_and_what_is_captured() -> None:
+    """Else a session would wait for audio that is not let in, or capture graphs anew with every chunk."""
+    with pytest.raises(InvalidSettings, match="SEAT_MAX_LIVE_WAIT_S must hold"):
+        settings.read({"SEAT_LIVE_WINDOW_S": "5,1,1", "SEAT_MAX_LIVE_WAIT_S": "1.5"})
+    graphs = {"SEAT_CUDA_GRAPHS": "1", "SEAT_MEM_RETURN": "0"}
+    with pytest.raises(InvalidSettings, match="SEAT_LIVE_WINDOW_S must not be longer"):
+        settings.read({**graphs, "SEAT_WINDOW_S": "4", "SEAT_WINDOW_CONTEXT_S": "1,1"})
+
+
 @pytest.mark.parametrize("others", [{}, {"SEAT_MEM_RETURN": "0", "SEAT_IDLE_RELEASE_S": "60"}])
 def test_graphs_and_the_return_of_memory_exclude_each_other(others: dict[str, str]) -> None:
     """The sentence says why, and which setting to change."""

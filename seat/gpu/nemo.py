@@ -23,7 +23,7 @@ from seat.gpu.residence import Residence
 from seat.gpu.subsampling import chunk_subsampling
 from seat.memory import cap_nbytes, no_room_for_weights
 from seat.meter import Meter
-from seat.recognizer import SAMPLE_RATE, Chunk, ModelInfo, Recognition, Vocabulary, Waveform
+from seat.recognizer import SAMPLE_RATE, Chunk, ModelInfo, Recognition, Vocabulary, Waveform, joined
 from seat.resident import ResidentMeter
 
 MAX_SYMBOLS_PER_FRAME = 10
@@ -181,20 +181,31 @@ class NemoRecognizer:
     def proceed(self, chunks: Sequence[Chunk], padded: object | None = None) -> list[tuple[Recognition, object]]:
         """Recognize a batch of chunks; see `seat.recognizer.Recognizer.proceed`."""
         encoded, lengths = self._encode([chunk.waveform for chunk in chunks], padded)
-        stretches = [
-            row[chunk.first : length if chunk.stop is None else min(chunk.stop, length)]
-            for chunk, row, length in zip(chunks, encoded, lengths.tolist(), strict=True)
-        ]
-        states: list[Any] = [chunk.carried for chunk in chunks]
+        rows = [row[:length] for row, length in zip(encoded, lengths.tolist(), strict=True)]
+        stops = [len(row) if chunk.stop is None else chunk.stop for chunk, row in zip(chunks, rows, strict=True)]
+        stretches = [row[chunk.first : stop] for chunk, row, stop in zip(chunks, rows, stops, strict=True)]
+        heard, carried = self._decode(stretches, [chunk.first for chunk in chunks], [chunk.carried for chunk in chunks])
+        if any(chunk.ahead for chunk in chunks):
+            tails = [
+                row[stop:] if chunk.ahead else row[:0] for chunk, row, stop in zip(chunks, rows, stops, strict=True)
+            ]
+            if any(map(len, tails)):
+                ahead, _ = self._decode(tails, stops, carried)
+                heard = [joined(*both) for both in zip(heard, ahead, strict=True)]
+        return list(zip(heard, carried, strict=True))
+
+    def _decode(
+        self, stretches: Sequence[torch.Tensor], firsts: Sequence[int], states: Sequence[Any]
+    ) -> tuple[list[Recognition], list[Any]]:
+        """Decode a stretch of each row, going on from a state or from none; frames are counted from the row's first."""
         decoded = [0 if state is None else int(state.decoded_length) for state in states]
         hypotheses, state = self._compute(
-            x=torch.nn.utils.rnn.pad_sequence(stretches, batch_first=True),
+            x=torch.nn.utils.rnn.pad_sequence(list(stretches), batch_first=True),
             out_len=self._upload([len(stretch) for stretch in stretches]),
-            prev_batched_state=self._compute.merge_to_batched_state(states) if any(states) else None,
+            prev_batched_state=self._compute.merge_to_batched_state(list(states)) if any(states) else None,
         )
-        shifts = [chunk.first - before for chunk, before in zip(chunks, decoded, strict=True)]
-        heard = _recognitions(hypotheses, shifts)
-        return list(zip(heard, self._compute.split_batched_state(state)[: len(chunks)], strict=True))
+        shifts = [first - before for first, before in zip(firsts, decoded, strict=True)]
+        return _recognitions(hypotheses, shifts), self._compute.split_batched_state(state)[: len(stretches)]
 
     def _encode(self, waveforms: Sequence[Waveform], padded: object | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Encode a batch: (batch, frames, width) in the decoder's number type, and how many frames each row has."""

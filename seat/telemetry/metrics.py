@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from opentelemetry import metrics
@@ -88,10 +89,11 @@ def record_request(line: Mapping[str, Any], about: Mapping[str, Any], total_s: f
         about: Its attributes by the HTTP conventions.
         total_s: Seconds that it took.
     """
-    record(names.REQUEST_DURATION, total_s, about)
-    for stage in names.STAGES:
-        if (seconds := line.get(f"{stage}_s")) is not None:
-            record(names.STAGE_DURATION, seconds, {names.STAGE: stage})
+    if about.get(names.STATUS) != HTTPStatus.SWITCHING_PROTOCOLS:  # a live session lasts as long as somebody speaks
+        record(names.REQUEST_DURATION, total_s, about)
+        for stage in names.STAGES:
+            if (seconds := line.get(f"{stage}_s")) is not None:
+                record(names.STAGE_DURATION, seconds, {names.STAGE: stage})
     if (audio_s := line.get("audio_s")) is not None:
         record(names.AUDIO_DURATION, audio_s, {names.CLIENT: line.get("client", "anonymous")})
         if audio_s > 0:

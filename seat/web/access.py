@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from http import HTTPStatus
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,6 +14,9 @@ from seat.web.recent import Recent
 
 _SAFE_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 """Request ids that may be echoed in a header and a log line."""
+
+UPGRADE_METHOD = "GET"
+"""How a live session begins; ASGI does not tell it."""
 
 QUIET_PREFIXES = ("/health", "/metrics")
 """Paths that are asked every few seconds; a line, a span and a measurement for each would bury the others."""
@@ -25,7 +29,7 @@ def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
     """Wrap an application, outside of its routing, so that unmatched paths have their line too."""
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != ScopeType.HTTP:
+        if scope["type"] not in (ScopeType.HTTP, ScopeType.WEBSOCKET):
             await app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -37,6 +41,10 @@ def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            elif message["type"] == "websocket.accept":
+                status = HTTPStatus.SWITCHING_PROTOCOLS
+            elif message["type"] == "websocket.close" and not status:
+                status = HTTPStatus.FORBIDDEN
             await send(message)
 
         if scope["path"].startswith(QUIET_PREFIXES):
@@ -44,7 +52,7 @@ def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
             return
         with exchange(
             request_id=request_id,
-            method=scope["method"][:20],
+            method=scope["method"][:20] if scope["type"] == ScopeType.HTTP else UPGRADE_METHOD,
             path=_known_path(scope["path"]),
             scheme=scope["scheme"],
             headers=headers,
@@ -52,7 +60,7 @@ def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
             try:
                 await app(scope, receive, send_with_id)
             finally:
-                answered.status, answered.route = status, scope.get("path_template")
+                answered.status, answered.route = int(status), scope.get("path_template")
         if scope["path"].startswith(AUDIO_PREFIX):
             recent.add(answered.told)
 

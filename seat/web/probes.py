@@ -48,4 +48,5 @@ async def health(
         "memory": asdict(service.memory) if service.memory else None,
         "weights": asdict(service.weights) if service.weights else None,
         "graphs": service.graphs,
+        "streams": asdict(service.streams) if service.streams else None,
     }

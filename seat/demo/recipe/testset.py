@@ -24,7 +24,8 @@ def _only_phrases(units: Bank) -> Bank:
     return {voice: [said for said in each if len(said.marks) > 1] for voice, each in units.items()}
 
 
-def _composed(seed: int, units: Bank, count: int, seconds: tuple[float, ...] = SECONDS) -> list[Utterance]:
+def composed(seed: int, units: Bank, count: int, seconds: tuple[float, ...] = SECONDS) -> list[Utterance]:
+    """Utterances put together from single words and phrases, of about these lengths in turn."""
     rng = np.random.default_rng(seed)
     speakers = list(voices(units).values())
     return [
@@ -89,10 +90,10 @@ def sets(fsdd: Path, scratch: Path, count: int) -> Sets:
     unheard = bank.kept(scratch, bank.UNHEARD)
     people = bank.human(fsdd, held_out=True)
     person = {bank.HELD_OUT_SPEAKER: people.pop(bank.HELD_OUT_SPEAKER)}
-    synthetic = _composed(11, heard, count)
-    voice = _composed(12, unheard, count)
-    heard_people = _composed(13, people, count)
-    one_person = _composed(14, person, count)
+    synthetic = composed(11, heard, count)
+    voice = composed(12, unheard, count)
+    heard_people = composed(13, people, count)
+    one_person = composed(14, person, count)
     rng = np.random.default_rng(15)
     return {
         "heard voices, unseen takes": synthetic,
@@ -107,7 +108,7 @@ def sets(fsdd: Path, scratch: Path, count: int) -> Sets:
         "trailing digital silence": [trailed(each, float(rng.uniform(0.4, 3.0)))
                                      for each in (*synthetic[: count // 2], *heard_people[: count // 2])],
         "cut through a word": [cut(rng, each) for each in (*synthetic[: count // 2], *heard_people[: count // 2])],
-        "25 to 45 s": [*_composed(18, heard, max(4, count // 16), LONG_SECONDS),
-                       *_composed(19, people, max(2, count // 32), LONG_SECONDS)],
+        "25 to 45 s": [*composed(18, heard, max(4, count // 16), LONG_SECONDS),
+                       *composed(19, people, max(2, count // 32), LONG_SECONDS)],
         "not speech": silences(max(8, count // 4)),
     }  # fmt: skip

@@ -1,0 +1,100 @@
+"""Open live sessions, bound them, and end them when the seat stops. Knows numbers and limits; no audio, no socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from seat.batches import Ran
+from seat.errors import TooManySessions
+from seat.live import LiveSession
+from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Vocabulary
+from seat.scheduler import Scheduler
+from seat.tape import LiveWindow
+from seat.turn import Event
+from seat.vad import Turns
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamLimits:
+    """What live sessions may take."""
+
+    window_s: tuple[float, float, float]
+    """Left context, chunk and right context of a live window, in seconds."""
+    sessions: int
+    """Sessions open at the same time."""
+    session_s: float | None
+    """Seconds that one may last; None for no limit."""
+    waiting_s: float
+    """Seconds of its audio that may wait to be heard."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamStatistics:
+    """What is open, and what has been."""
+
+    open: int
+    """Sessions that are open."""
+    opened: int
+    """Sessions that have been opened."""
+    audio_s: float
+    """Seconds of audio that came in those that have ended."""
+    chunks: int
+    """Windows that were computed for them."""
+
+
+class Streams:
+    """The live sessions of one seat."""
+
+    def __init__(self, scheduler: Scheduler, vocabulary: Vocabulary, limits: StreamLimits) -> None:
+        self._scheduler = scheduler
+        self.vocabulary = vocabulary
+        """How tokens become words."""
+        self.limits = limits
+        """What they may take."""
+        self.window = LiveWindow.of_seconds(limits.window_s, round(vocabulary.frame_s * SAMPLE_RATE))
+        """What is heard at once, in whole frames."""
+        self.draining = asyncio.Event()
+        """Set when the seat stops: sessions end by themselves then."""
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._open = self._opened = self._chunks = 0
+        self._audio_s = 0.0
+
+    def statistics(self) -> StreamStatistics:
+        """What is open right now, and what has been."""
+        return StreamStatistics(open=self._open, opened=self._opened, audio_s=self._audio_s, chunks=self._chunks)
+
+    async def drain(self) -> None:
+        """Have all sessions come to their end, and wait for it."""
+        self.draining.set()
+        await self._empty.wait()
+
+    @contextmanager
+    def session(self, emit: Callable[[Event], Awaitable[None]], turns: Turns | None) -> Iterator[LiveSession]:
+        """Open a session for as long as the block lasts; arguments as for `LiveSession`.
+
+        Raises:
+            TooManySessions: As many are open as may be.
+        """
+        if self._open >= self.limits.sessions:
+            raise TooManySessions(limit=self.limits.sessions)
+        session = LiveSession(
+            self._hear, self.vocabulary, self.window, emit, turns=turns, most_waiting_s=self.limits.waiting_s
+        )
+        self._open += 1
+        self._opened += 1
+        self._empty.clear()
+        try:
+            yield session
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._empty.set()
+            self._audio_s += session.tally.audio_s
+            self._chunks += session.tally.chunks
+
+    async def _hear(self, chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
+        return await self._scheduler.proceed(chunk, deadline_at=deadline_at)

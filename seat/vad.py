@@ -1,0 +1,110 @@
+"""Say where speech begins and ends in a stream, by its loudness. Knows samples and decibels; no model, no words."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seat.recognizer import SAMPLE_RATE, Waveform
+
+HOP: Final = SAMPLE_RATE // 50
+"""Samples of which one loudness is taken: 20 ms, the step of telephone codecs."""
+
+FLOOR_HOPS: Final = 150
+"""Hops in whose quietest the noise is heard: 3 s, longer than anybody speaks without closing the mouth once."""
+
+ONSET_HOPS, ONSET_LOUD = 5, 3
+"""Speech begins where so many of so many hops are loud: 60 of 100 ms; a click is shorter."""
+
+QUIETEST_DB: Final = -70.0
+"""Decibels below full scale under which no noise is believed: digital silence is not a room."""
+
+LEVEL_DB, LEVEL_RANGE_DB = -65.0, 20.0
+"""Decibels that a hop must have at threshold 0, and how many more at 1."""
+
+MARGIN_DB, MARGIN_RANGE_DB = 4.0, 12.0
+"""Decibels that a hop must be above the noise at threshold 0, and how many more at 1."""
+
+_FULL_SCALE_POWER: Final = 32_768.0**2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turns:
+    """How the turns of a speaker are told apart; the defaults are those of OpenAI's ``server_vad``."""
+
+    threshold: float = 0.5
+    """How loud speech must be, 0 to 1."""
+    padding_s: float = 0.3
+    """Seconds before the first loud sound that belong to the turn: words begin softly."""
+    silence_s: float = 0.5
+    """Seconds without a loud sound that end a turn."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """Where speech begins or ends."""
+
+    speaking: bool
+    """Whether somebody speaks from here on."""
+    at: int
+    """Sample of the stream: the first loud one, or the first after the silence that ended the turn."""
+
+
+class SpeechDetector:
+    """Follows one stream. What it says depends on the samples alone, not on the pieces they come in."""
+
+    def __init__(self, turns: Turns, at: int = 0, *, speaking: bool = False) -> None:
+        """Begin at a sample of the stream.
+
+        Args:
+            turns: How turns are told apart.
+            at: The first sample that will be heard.
+            speaking: Whether a turn is under way.
+        """
+        self._level_db = LEVEL_DB + LEVEL_RANGE_DB * turns.threshold
+        self._margin_db = MARGIN_DB + MARGIN_RANGE_DB * turns.threshold
+        self._silence_hops = max(1, round(turns.silence_s * SAMPLE_RATE / HOP))
+        self.speaking = speaking
+        """Whether a turn is under way."""
+        self._at = at
+        self._rest: Waveform = np.zeros(0, np.int16)
+        self._heard_db: NDArray[np.float64] = np.full(FLOOR_HOPS - 1, QUIETEST_DB)
+        self._recent: deque[bool] = deque(maxlen=ONSET_HOPS)
+        self._quiet_hops = 0
+
+    def restart(self) -> None:
+        """Begin a new turn with the next loud sound; what is known of the noise stays."""
+        self.speaking = False
+        self._recent.clear()
+
+    def hear(self, samples: Waveform) -> list[Change]:
+        """Take in the next samples, any number, and return what changed in them."""
+        whole = np.concatenate((self._rest, samples))
+        hops = len(whole) // HOP
+        self._rest = whole[hops * HOP :]
+        if not hops:
+            return []
+        power = (whole[: hops * HOP].reshape(hops, HOP).astype(np.float64) ** 2).mean(axis=1)
+        level_db = 10 * np.log10(np.maximum(power / _FULL_SCALE_POWER, 1e-10))
+        known_db = np.concatenate((self._heard_db, np.maximum(level_db, QUIETEST_DB)))
+        self._heard_db = known_db[hops:]
+        noise_db = np.lib.stride_tricks.sliding_window_view(known_db, FLOOR_HOPS).min(axis=1)
+        loud = level_db > np.maximum(noise_db + self._margin_db, self._level_db)
+        return [change for hop in loud.tolist() if (change := self._step(loud=hop))]
+
+    def _step(self, *, loud: bool) -> Change | None:
+        self._at += HOP
+        self._recent.append(loud)
+        self._quiet_hops = 0 if loud else self._quiet_hops + 1
+        if not self.speaking and sum(self._recent) >= ONSET_LOUD:
+            self.speaking = True
+            return Change(speaking=True, at=self._at - HOP * (len(self._recent) - self._recent.index(True)))
+        if self.speaking and self._quiet_hops >= self._silence_hops:
+            self.speaking = False
+            self._recent.clear()
+            return Change(speaking=False, at=self._at)
+        return None

@@ -1,0 +1,111 @@
+"""Live sessions of one seat: how many, and what they do to the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import numpy as np
+import pytest
+
+from seat.errors import TooManySessions
+from seat.executor import Executor
+from seat.memory import Governor
+from seat.queueing import QueueLimits
+from seat.recognizer import SAMPLE_RATE
+from seat.scheduler import Scheduler
+from seat.streams import StreamLimits, Streams
+from seat.turn import Event, Whole
+from seat.vad import Turns
+from tests.fakes import VOCABULARY, FakeRecognizer, hear, speech
+
+LIMITS = StreamLimits(window_s=(3.2, 1.04, 1.04), sessions=2, session_s=None, waiting_s=30)
+
+
+@asynccontextmanager
+async def _streams(recognizer: FakeRecognizer, sessions: int = 2) -> AsyncIterator[tuple[Streams, Scheduler]]:
+    governor = Governor(recognizer.meter, cap=None, returns=True)
+    governor.settle(16)
+    limits = QueueLimits(audio_s=1000, batch_s=60)
+    async with Executor() as executor, Scheduler(executor, recognizer, governor, limits, lambda _: None) as scheduler:
+        wanted = StreamLimits(window_s=LIMITS.window_s, sessions=sessions, session_s=None, waiting_s=30)
+        yield Streams(scheduler, VOCABULARY, wanted), scheduler
+
+
+async def _ignore(_event: Event) -> None:
+    """Say nothing."""
+
+
+async def test_no_more_sessions_than_may_be() -> None:
+    """One that ends makes room, however it ends."""
+    async with _streams(FakeRecognizer()) as (streams, _):
+        with streams.session(_ignore, None), streams.session(_ignore, None):
+            with pytest.raises(TooManySessions), streams.session(_ignore, None):
+                pass
+            assert streams.statistics().open == 2
+        with pytest.raises(ZeroDivisionError), streams.session(_ignore, None):
+            raise ZeroDivisionError
+        with streams.session(_ignore, None):
+            assert (streams.statistics().open, streams.statistics().opened) == (1, 4)
+
+
+async def test_sessions_and_files_share_batches() -> None:
+    """Twelve speak at once while files are heard: each gets their own words, and some batch holds several windows."""
+    recognizer = FakeRecognizer()
+    async with _streams(recognizer, sessions=12) as (streams, scheduler):
+
+        async def speak(number: int) -> str:
+            said: list[str] = []
+
+            async def note(event: Event) -> None:
+                if isinstance(event, Whole):
+                    said.append(event.snapshot().text)
+
+            with streams.session(note, Turns()) as session:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(session.run())
+                    await session.append(speech([number % 9, 1, 2, 3, 4, 5], gap_s=0.3))
+                    await session.end()
+            return " ".join(said)
+
+        files = [speech([number % 10] * 9) for number in range(6)]
+        heard, *said = await asyncio.gather(scheduler.recognize(files), *map(speak, range(12)))
+    names = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight")
+    assert said == [f"{names[number % 9]} one two three four five" for number in range(12)]
+    assert heard.recognitions == tuple(map(hear, files))
+    assert max(map(len, recognizer.batches)) > 1
+
+
+async def test_a_live_chunk_goes_before_what_has_more_time() -> None:
+    """It is let in where the queue is full, and runs before clips that wait longer than it may."""
+    recognizer = FakeRecognizer()
+    async with _streams(recognizer) as (streams, scheduler):
+        clips = [asyncio.create_task(scheduler.recognize([speech([1] * count)])) for count in (30, 31)]
+        await asyncio.sleep(0)
+        with streams.session(_ignore, None) as session:
+            await session.append(speech([5]))
+            session.commit()
+            await session.end()
+            await session.run()
+        await asyncio.gather(*clips)
+    live = len(speech([5]))
+    order = [batch for batch in recognizer.batches if max(batch) > SAMPLE_RATE]
+    assert live in order[1] or live in order[0]
+
+
+async def test_idle_sessions_cost_no_batch() -> None:
+    """Fifty, silent in every way, for a minute."""
+    recognizer = FakeRecognizer()
+    async with _streams(recognizer, sessions=50) as (streams, scheduler):
+
+        async def idle(number: int) -> None:
+            with streams.session(_ignore, Turns() if number % 2 else None) as session:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(session.run())
+                    await session.append(np.full(60 * SAMPLE_RATE, number, np.int16))
+                    await session.end()
+
+        await asyncio.gather(*map(idle, range(50)))
+        assert scheduler.statistics().batches == 0
+    assert recognizer.batches == []
