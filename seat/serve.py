@@ -18,7 +18,7 @@ from granian.server.embed import Server
 from seat.app import build_app
 from seat.errors import CannotStart
 from seat.recognizer import Recognizer
-from seat.settings import Settings
+from seat.settings import Settings, deprecated
 from seat.telemetry import configure_logging, log
 
 WAITING_CONNECTIONS = 1024
@@ -61,6 +61,8 @@ def serve(settings: Settings, load_recognizer: Callable[[Settings], Recognizer] 
     # OpenMP's threads spin between a model's operations and take the cores from decoding and HTTP. Read as torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     configure_logging(settings.log_format)
+    for name, instead in deprecated().items():
+        log.warning("deprecated_name", name=name, instead=instead)
     if reason := _unusable(settings.host, settings.port):
         log.error("cannot_start", reason=reason)
         return 1
