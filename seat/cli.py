@@ -154,6 +154,38 @@ def room(
 
 
 @app.command()
+def doctor(
+    *,
+    url: Annotated[str | None, typer.Option(help="A running seat; else one is started in this process.")] = None,
+    api_key: KeyOption = None,
+    model: ModelOption = None,
+    device: DeviceOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Tell whether a seat computes where it says, hears right, and keeps its promises; 1 where it does not."""
+    from seat.doctor import report
+
+    if url is not None and (model or device):
+        misuse = "--model and --device are for a seat in this process, not for one at --url."
+        raise typer.BadParameter(misuse)
+    with _sentences():
+        raise typer.Exit(report.examine(url=url, api_key=api_key, model=model, device=device, as_json=as_json))
+
+
+@app.command()
+def fetch(
+    model: Annotated[str, typer.Argument(help="'owner/name' on Hugging Face, with an optional '@REVISION'.")],
+) -> None:
+    """Download a model, and print the settings that pin it; its licence goes to standard error."""
+    from seat import hub
+
+    with _sentences():
+        fetched = hub.fetch(model)
+        typer.echo(f"{fetched.path}\n{fetched.terms}", err=True)
+        typer.echo(fetched.pins, nl=False)
+
+
+@app.command()
 def demo(model: DemoModelOption = "demo", device: DeviceOption = None) -> None:
     """Start a seat, send it a clip over HTTP, print what came back, and stop it."""
     from seat import demo as showing

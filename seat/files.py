@@ -197,13 +197,18 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def settings_here(model: str | None, device: str | None) -> Settings:
-    """Read the settings for a model in this process, and let only errors of other people's code reach the terminal."""
+    """Read the settings for a model in this process, and keep the terminal clear."""
     from seat import settings
+
+    wanted = settings.read({**LOCAL_LIMITS, **settings.of_command_line()}, model=model, device=device)
+    hush(wanted)
+    return wanted
+
+
+def hush(settings: Settings) -> None:
+    """Let only errors of other people's code reach the terminal, before a model is loaded into this process."""
     from seat.telemetry import configure_logging
 
-    environment = {name: value for name, value in os.environ.items() if name != "SEAT_API_KEY"}
-    wanted = settings.read({**LOCAL_LIMITS, **environment}, model=model, device=device)
-    configure_logging(wanted.log_format)
+    configure_logging(settings.log_format)
     logging.getLogger().setLevel(logging.ERROR)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # for the reason given in seat.serve
-    return wanted

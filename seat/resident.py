@@ -11,6 +11,7 @@ from typing import Final
 from seat.meter import Allocator, Outside
 
 _STATUS: Final = Path("/proc/self/status")
+_MACHINE: Final = Path("/proc/meminfo")
 _MARKS: Final = Path("/proc/self/clear_refs")
 _RESET_HIGH_WATER: Final = "5"
 """What resets ``VmHWM`` where it is written to ``clear_refs``; Linux 4.0 and later, proc(5)."""
@@ -20,6 +21,12 @@ def reading(name: str) -> int:
     """A figure of /proc/self/status in bytes: 'VmRSS' is what is resident now, 'VmHWM' its high-water mark."""
     found = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
+
+
+def available() -> int | None:
+    """Bytes that the kernel could give to processes now; None where it does not tell."""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", _MACHINE.read_text(), re.MULTILINE) if _MACHINE.exists() else None
+    return int(found[1]) * 1024 if found else None
 
 
 class ResidentMeter:

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from importlib import resources
+from typing import Any
 
 from granian.constants import HTTPModes, Interfaces
 from granian.log import LogLevels
@@ -99,6 +100,22 @@ def _example(settings: Settings) -> str:
     return f"curl {settings.url}/v1/audio/transcriptions {key}-F model={settings.model_id} -F file=@{clip}"
 
 
+def make_server(app: Callable[..., Any], host: str, port: int) -> Server:
+    """A server of an application, in this process and on this event loop; it does not listen yet."""
+    return Server(
+        app,
+        address=host,
+        port=port,
+        interface=Interfaces.ASGI,
+        http=HTTPModes.auto,
+        websockets=True,
+        backlog=WAITING_CONNECTIONS,
+        backpressure=OPEN_CONNECTIONS,
+        log_level=LogLevels.error,  # at warning it says that this class is experimental
+        log_dictconfig={"handlers": {}, "loggers": {"_granian": {"propagate": True}}},
+    )
+
+
 async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) -> int:
     exit_code = 0
 
@@ -126,18 +143,7 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer]) 
         serving.cancel()
 
     app, service = build_app(settings, load_recognizer, fail)
-    server = Server(
-        app,
-        address=settings.host,
-        port=settings.port,
-        interface=Interfaces.ASGI,
-        http=HTTPModes.auto,
-        websockets=True,
-        backlog=WAITING_CONNECTIONS,
-        backpressure=OPEN_CONNECTIONS,
-        log_level=LogLevels.error,  # at warning it says that this class is experimental
-        log_dictconfig={"handlers": {}, "loggers": {"_granian": {"propagate": True}}},
-    )
+    server = make_server(app, settings.host, settings.port)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)

@@ -153,6 +153,11 @@ def read(environment: Mapping[str, str] = os.environ, **overrides: object) -> Se
     return settings
 
 
+def of_command_line(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment without the client's own key, ``SEAT_API_KEY``, which is no setting of a seat."""
+    return {name: value for name, value in environment.items() if name != "SEAT_API_KEY"}
+
+
 def deprecated(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The deprecated names that an environment sets, with the name to write instead of each."""
     return {name: PREFIX + ALIASES[name].upper() for name in DEPRECATED if environment.get(name)}
