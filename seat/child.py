@@ -1,9 +1,9 @@
 """Run a seat as a process of one's own, for a while. Knows processes, ports and log lines; no model, no terminal.
 
-    SeatError
-    └── NoChild                     there is no seat to talk to
-        ├── SeatEnded               the process ended before it was asked to
-        └── NeverReady              the process lives, but does not get ready
+SeatError
+└── NoChild                     there is no seat to talk to
+    ├── SeatEnded               the process ended before it was asked to
+    └── NeverReady              the process lives, but does not get ready
 """
 
 from __future__ import annotations

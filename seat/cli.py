@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from seat import __version__
-from seat.bars import Bars
 from seat.errors import SeatError
-from seat.files import OutputFormat, by_model, by_server, each, is_there, name_of, sentence, settings_here
+from seat.files import OutputFormat, sentence
+from seat.order import Order, by_settings, by_url
 
 FAILED: Final = 1
 """Exit code where something that was asked for was not done."""
@@ -39,7 +38,17 @@ ModelOption = Annotated[
 ]
 DeviceOption = Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N; else SEAT_DEVICE, auto.")]
 DemoModelOption = Annotated[str, typer.Option("--model", help="Another model than the bundled one.")]
-FilesArgument = Annotated[list[Path], typer.Argument(help="Sound or film files; '-' is standard input.")]
+FilesArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Sound or film files, folders of them, manifests as NeMo's (.json, .jsonl); '-' is standard input."
+    ),
+]
+LinesOption = Annotated[
+    Path | None, typer.Option("--jsonl", help="Add an object a line to this file, with --format json or verbose_json.")
+]
+JobsOption = Annotated[int, typer.Option(min=1, help="Files at the same time, with --output-dir or --jsonl.")]
+AgainOption = Annotated[bool, typer.Option("--again", help="Do also what an earlier run has done.")]
 FormatOption = Annotated[OutputFormat, typer.Option("--format", "-f", help="What to write.")]
 FolderOption = Annotated[Path | None, typer.Option(help="Write one file for each here, not to standard output.")]
 UrlOption = Annotated[
@@ -76,48 +85,26 @@ def transcribe(  # noqa: PLR0913  one parameter per option
     *,
     output_format: FormatOption = OutputFormat.TEXT,
     output_dir: FolderOption = None,
+    lines: LinesOption = None,
+    jobs: JobsOption = 1,
+    again: AgainOption = False,
     model: ModelOption = None,
     device: DeviceOption = None,
     url: UrlOption = None,
     api_key: KeyOption = None,
     model_name: ModelNameOption = None,
 ) -> None:
-    """Transcribe files, with a model in this process or by a running server."""
-    targets = {path: output_dir / (name_of(path).stem + output_format.suffix) for path in files} if output_dir else {}
-    misuse = None
-    if url is not None and (model or device):
-        misuse = "--model and --device are for this process; with --url there is --model-name."
-    elif url is None and model_name:
-        misuse = "--model-name is for a server; without --url there is --model."
-    elif len(set(targets.values())) < len(targets):
-        misuse = "Two of the files have the same name: both would be written to one."
-    if misuse:
-        raise typer.BadParameter(misuse)
-
-    def deliver(path: Path, text: str) -> None:
-        if output_dir:
-            targets[path].parent.mkdir(parents=True, exist_ok=True)
-            targets[path].write_text(text, encoding="utf-8")
-            return
-        if len(files) > 1:
-            bars.say(f"==> {path} <==")
-        bars.write(text)
-
-    with _sentences(), Bars(len(files)) as bars:
-        found = [path for path in files if is_there(path, bars)]
-        failed = len(files) - len(found)
-        if found and url is not None:
-            from seat.client import Client
-
-            with by_server(Client(url, api_key=api_key, wait=bars.wait), model_name, output_format) as hear:
-                failed += each(found, hear, deliver, bars)
-        elif found:
-            from seat.serve import load_nemo
-
-            settings = settings_here(model, device)
-            bars.begin(f"loading {settings.model_id}")
-            with by_model(settings, partial(load_nemo, settings), output_format) as hear:
-                failed += each(found, hear, deliver, bars)
+    """Transcribe files, folders and manifests, with a model in this process or by a running server."""
+    with _sentences():
+        order = Order(paths=files, form=output_format, folder=output_dir, lines=lines, jobs=jobs, again=again)
+        misuse = order.misuse()
+        if url is not None and (model or device):
+            misuse = "--model and --device are for this process; with --url there is --model-name."
+        elif url is None and model_name:
+            misuse = "--model-name is for a server; without --url there is --model."
+        if misuse:
+            raise typer.BadParameter(misuse)
+        failed = order.carry_out(by_url(url, api_key, model_name) if url else by_settings(model, device))
     raise typer.Exit(FAILED if failed else 0)
 
 

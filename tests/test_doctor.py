@@ -214,5 +214,3 @@ def test_an_unknown_variable_fails_by_the_environment() -> None:
     exit_code, found = run(SEAT_HSOT="0.0.0.0")  # noqa: S104  nothing is served
     assert (exit_code, failed(found), list(found)) == (1, ["environment"], ["environment"])
     assert found["environment"].said == "SEAT_HSOT is not a setting; did you mean SEAT_HOST?"
-
-

@@ -111,11 +111,15 @@ def device(asked: str | None, model: Mapping[str, Any], examined: Examination | 
     said = f"{claimed} ({model['device_name']})"
     if examined is not None and set(examined.weights) != {claimed}:
         lie = ", ".join(f"{nbytes // MIB} MiB on {place}" for place, nbytes in examined.weights.items())
-        return fail("device", f"the seat says {claimed}, its weights lie elsewhere: {lie}", "Report this; do not use it.")
+        return fail(
+            "device", f"the seat says {claimed}, its weights lie elsewhere: {lie}", "Report this; do not use it."
+        )
     if asked is not None and asked.startswith("cuda") and not claimed.startswith("cuda"):
         return fail("device", f"{said}, but SEAT_DEVICE={asked}", "Make the card visible to this process.")
     if claimed == "cpu" and asked != "cpu":
-        return warn("device", f"{said}: no card computes", "Set SEAT_DEVICE=cuda to refuse that, or =cpu if it is meant.")
+        return warn(
+            "device", f"{said}: no card computes", "Set SEAT_DEVICE=cuda to refuse that, or =cpu if it is meant."
+        )
     return ok("device", said)
 
 
@@ -158,8 +162,10 @@ def room(memory: Mapping[str, Any], free: int | None) -> Finding:
     cap, rest, peak = memory["cap"], memory["rest"], memory["peak"]
     used = f"{rest // MIB} MiB at rest, {peak // MIB} MiB at most"
     if cap is None:
-        return ok("room", f"{used}, no cap") if memory["outside"]["source"] == "none" else warn(
-            "room", f"{used}, no cap: neighbours cannot count on anything", "Set SEAT_MEM_CAP_MIB."
+        return (
+            ok("room", f"{used}, no cap")
+            if memory["outside"]["source"] == "none"
+            else warn("room", f"{used}, no cap: neighbours cannot count on anything", "Set SEAT_MEM_CAP_MIB.")
         )
     said = f"{used}, cap {cap // MIB} MiB"
     if peak > cap:

@@ -92,7 +92,9 @@ def not_started(fault: BaseException) -> Finding:
         case CannotStart():
             return findings.fail("model", said, "Name a model with SEAT_MODEL; 'seat fetch' brings one from the hub.")
         case _:
-            return findings.fail("model", f"{said} ({type(fault).__name__})", "Report this, with what 'seat serve' logs.")
+            return findings.fail(
+                "model", f"{said} ({type(fault).__name__})", "Report this, with what 'seat serve' logs."
+            )
 
 
 def _look(
