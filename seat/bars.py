@@ -16,12 +16,13 @@ class Bars:
     They are on standard error: standard output holds transcripts and nothing else.
     """
 
-    def __init__(self, files: int, *, jobs: int = 1) -> None:
+    def __init__(self, files: int, *, jobs: int = 1, what: str = "files") -> None:
         """Prepare them.
 
         Args:
             files: How many there are.
             jobs: Files in work at the same time; the bar over the audio is for one.
+            what: What is counted.
         """
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -38,7 +39,7 @@ class Bars:
             redirect_stderr=False,
             disable=not console.is_terminal,
         )
-        self._files = self._progress.add_task("files", total=files, state=f"0 of {files}")
+        self._files = self._progress.add_task(what, total=files, state=f"0 of {files}")
         self._audio = self._progress.add_task("", total=None, state="")
         self._alone = jobs == 1
         self._what = ""

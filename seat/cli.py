@@ -57,6 +57,10 @@ UrlOption = Annotated[
 KeyOption = Annotated[
     str | None, typer.Option(help="The server's key.", envvar=["SEAT_API_KEY", "OPENAI_API_KEY"], show_envvar=True)
 ]
+SideArgument = Annotated[
+    str,
+    typer.Argument(help="An address, 'seat', or settings of a seat to start: 'SEAT_WINDOW_S=20 SEAT_DTYPE=float32'."),
+]
 ModelNameOption = Annotated[str | None, typer.Option(help="One of the server's models; else its first.")]
 
 
@@ -138,6 +142,26 @@ def room(
         cap = seat.cap if seat else cap_nbytes(wanted.mem_cap_mib, "cuda" if card else "cpu")
         told = json.dumps(rooms.as_json(card, seat, cap)) + "\n" if as_json else rooms.told(card, seat, cap)
         typer.echo(told, nl=False)
+
+
+@app.command()
+def ab(  # noqa: PLR0913  one parameter per option
+    a: SideArgument,
+    b: SideArgument,
+    *,
+    clips: Annotated[
+        Path | None, typer.Option(help="A folder or manifest of sound with transcripts; else the bundled clips.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each clip counts for each side.")] = 20,
+    out: Annotated[Path, typer.Option(help="Where the report goes: .md, .json and .png are added.")] = Path("ab"),
+    api_key: KeyOption = None,
+    model_name: ModelNameOption = None,
+) -> None:
+    """Compare two speech servers, or two settings of a seat: latency, words, memory."""
+    from seat.ab.command import Wanted, compare
+
+    with _sentences():
+        compare(Wanted(a=a, b=b, clips=clips, rounds=rounds, out=out, api_key=api_key, model=model_name))
 
 
 @app.command()

@@ -7,6 +7,7 @@ SeatError
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,8 @@ from seat.errors import SeatError
 STDIN: Final = Path("-")
 """Stands for standard input."""
 
-SOUNDS: Final = frozenset(
-    "3gp aac aif aiff amr au avi caf flac m4a m4b mkv mov mp2 mp3 mp4 mpeg mpga mpg oga ogg opus wav webm wma".split()
+SOUNDS: Final = re.compile(
+    r"\.(3gp|aac|aiff?|amr|au|avi|caf|flac|m4[ab]|mkv|mov|mp[234]|mpe?ga?|og[ag]|opus|wav|webm|wma)", re.IGNORECASE
 )
 """Endings of the files that are taken from a folder. A file that is named is tried whatever its ending."""
 
@@ -65,7 +66,7 @@ def _items(path: Path) -> Iterator[Item]:
         yield Item(path=path, name=Path("stdin"))
     elif path.is_dir():
         for each in sorted(path.rglob("*")):
-            if each.suffix[1:].lower() in SOUNDS and each.is_file():
+            if SOUNDS.fullmatch(each.suffix) and each.is_file():
                 yield Item(path=each, name=each.relative_to(path))
     elif path.suffix in MANIFESTS and path.is_file():
         yield from _listed(path)

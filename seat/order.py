@@ -1,4 +1,4 @@
-"""Carry out what a user of `seat transcribe` ordered. Knows files, where transcripts go, and who hears; no arguments."""
+"""Carry out what a user of `seat transcribe` ordered. Knows files, who hears them and where that goes; no arguments."""
 
 from __future__ import annotations
 

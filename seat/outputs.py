@@ -109,7 +109,7 @@ class Folder:
 class Lines:
     """One file with an object a line, in the order in which they are done; a context manager.
 
-    An object holds what the manifest said, the file's name, and what the server's JSON told: its text under NeMo's name.
+    An object holds the file's name, what a manifest said of it, and the server's JSON, its text under NeMo's name.
     """
 
     def __init__(self, path: Path, *, again: bool) -> None:

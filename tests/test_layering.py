@@ -15,7 +15,7 @@ ORDER = [
     ["errors", "transcript", "faults", "meter"],
     ["memory", "resident", "room"],
     ["recognizer"],
-    ["settings", "audio", "words", "formats", "telemetry", "executor"],
+    ["settings", "audio", "words", "formats", "telemetry", "executor", "hub", "inputs"],
     ["windows", "batches", "weights"],
     ["queueing"],
     ["scheduler"],
@@ -25,8 +25,10 @@ ORDER = [
     ["web"],
     ["app"],
     ["serve"],
-    ["client", "demo", "bars"],
-    ["files"],
+    ["client", "bars"],
+    ["child", "outputs"],
+    ["demo", "files"],
+    ["order", "doctor", "ab"],
     ["cli"],
     ["__main__"],
 ]
@@ -42,7 +44,10 @@ ONLY_IN = {
     "opentelemetry": {"telemetry"},
     "pynvml": {"gpu"},
     "av": {"audio"},
-    "soundfile": {"audio"},
+    "soundfile": {"audio", "ab"},
+    "matplotlib": {"ab"},
+    "jiwer": {"ab"},
+    "whisper_normalizer": {"ab"},
 }
 """Where a library may be imported."""
 
@@ -91,4 +96,4 @@ def test_the_application_is_imported_without_torch() -> None:
 def test_the_environment_is_read_in_one_place() -> None:
     """Only the settings and the entry points look at the environment."""
     readers = {_top(path) for path in _modules() if "os.environ" in path.read_text()}
-    assert readers <= {"settings", "serve", "files"}
+    assert readers <= {"settings", "serve", "files", "child"}

@@ -32,7 +32,7 @@ FRAMES_PER_S: Final = 12.5
 """Encoder frames per second of audio: 10 ms of hop, subsampled eight times."""
 
 SLOW: Final = 100.0
-"""Times that a card's matrix product may be faster than its encoder: a processor instead of the card is slower still."""
+"""Times that a card's matrix product may be faster than its encoder; a processor in its place is slower still."""
 
 TOO_SMALL_TO_TELL: Final = 50_000_000
 """Weights below which a card is no faster than a processor, so that a rate proves nothing."""

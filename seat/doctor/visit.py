@@ -60,8 +60,8 @@ async def here(settings: Settings, load_recognizer: Callable[[], Recognizer]) ->
     server = make_server(app, "127.0.0.1", port)
     serving = asyncio.ensure_future(server.serve())
     try:
-        while service.info is None and not faults:
-            await asyncio.sleep(ASK_EVERY_S)
+        while service.info is None and not faults:  # noqa: ASYNC110  see below
+            await asyncio.sleep(ASK_EVERY_S)  # loading begins once the server runs, and has no event before
         if faults:
             return [not_started(faults[0])]
         examined = await service.examine()

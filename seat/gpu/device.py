@@ -27,7 +27,7 @@ MOST_OUTSIDE_NBYTES: Final = 2 * ASSUMED_OUTSIDE_NBYTES
 """A larger difference of the card is a neighbour that started at the same time."""
 
 MATRIX_ROWS: Final = 2048
-"""Rows of the matrices whose product is timed: 17 GFLOP, 32 MiB for the two of them; a fifth of a second on one core."""
+"""Rows of the matrices whose product is timed: 17 GFLOP, 32 MiB for the two of them, half a second on one core."""
 
 MATRIX_TRIES: Final = 3
 """Products that are timed: the first pays for what is loaded at first use."""
