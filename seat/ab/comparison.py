@@ -18,7 +18,7 @@ from seat.ab.words import Accuracy, accuracy
 from seat.meter import MIB
 
 LINE_TO_S: Final = 60.0
-"""Seconds of audio up to which a request's time is taken for a line: what is longer some servers cut, and some do not."""
+"""Seconds of audio up to which a request's time is taken for a line; longer audio is cut by some servers only."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
