@@ -1,5 +1,5 @@
-python := env("SEAT_PYTHON", ".venv/bin/python")
-torch_cpu := env("SEAT_TORCH_CPU", "--index-strategy unsafe-best-match --extra-index-url https://download.pytorch.org/whl/cpu")
+python := env("PYTHON", ".venv/bin/python")
+torch_cpu := env("TORCH_CPU", "--index-strategy unsafe-best-match --extra-index-url https://download.pytorch.org/whl/cpu")
 
 # List the recipes.
 default:
@@ -40,7 +40,7 @@ test-gpu *arguments:
 check: lint types
     {{python}} -m pytest -m "not gpu"
 
-# Pin what goes into the images: what is installed here, with digests. SEAT_TORCH_CPU says where torch's builds for the
+# Pin what goes into the images: what is installed here, with digests. TORCH_CPU says where torch's builds for the
 # processor are found.
 lock: _tools
     #!/usr/bin/env bash
@@ -80,6 +80,14 @@ bench-windows *arguments:
 # Put callers on a seat, and on a plain server beside it; writes load.png.
 bench-load *arguments:
     {{python}} -m tests.bench.load {{arguments}}
+
+# Compare a seat with NeMo's own transcribe() behind a plain server; writes ab.md, ab.json and ab.png.
+bench-ab *arguments:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    {{python}} -m tests.bench.plain_server 8399 > /dev/null 2>&1 & trap "kill $!" EXIT
+    until curl --silent --fail --output /dev/null http://127.0.0.1:8399/health/ready; do sleep 1; done
+    {{python}} -m seat ab seat http://127.0.0.1:8399 {{arguments}}
 
 # Put one, two and three seats behind nginx, kill one, and count errors.
 bench-seats *arguments:

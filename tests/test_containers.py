@@ -131,6 +131,7 @@ def test_the_gateway_uploads_a_file_twice_at_most() -> None:
     assert [each["litellm_params"]["max_retries"] for each in gateway["model_list"]] == [0, 0]
     assert len({each["litellm_params"]["api_base"] for each in gateway["model_list"]}) == 2
     assert {each["model_info"]["mode"] for each in gateway["model_list"]} == {"audio_transcription"}
+    assert {each["litellm_params"]["num_retries"] for each in gateway["model_list"]} == {1}
     assert gateway["router_settings"]["num_retries"] == 1
 
 
