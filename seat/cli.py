@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from seat import __version__
-from seat.bars import Bars, Newest
+from seat.bars import Newest
 from seat.errors import SeatError
-from seat.files import OutputFormat, by_model, by_server, each, is_there, name_of, sentence, settings_here
+from seat.files import OutputFormat, sentence
+from seat.order import Order, by_settings, by_url
 
 FAILED: Final = 1
 """Exit code where something that was asked for was not done."""
@@ -39,7 +39,17 @@ ModelOption = Annotated[
 ]
 DeviceOption = Annotated[str | None, typer.Option(help="auto, cpu, cuda or cuda:N; else SEAT_DEVICE, auto.")]
 DemoModelOption = Annotated[str, typer.Option("--model", help="Another model than the bundled one.")]
-FilesArgument = Annotated[list[Path], typer.Argument(help="Sound or film files; '-' is standard input.")]
+FilesArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Sound or film files, folders of them, manifests as NeMo's (.json, .jsonl); '-' is standard input."
+    ),
+]
+LinesOption = Annotated[
+    Path | None, typer.Option("--jsonl", help="Add an object a line to this file, with --format json or verbose_json.")
+]
+JobsOption = Annotated[int, typer.Option(min=1, help="Files at the same time, with --output-dir or --jsonl.")]
+AgainOption = Annotated[bool, typer.Option("--again", help="Do also what an earlier run has done.")]
 FormatOption = Annotated[OutputFormat, typer.Option("--format", "-f", help="What to write.")]
 FolderOption = Annotated[Path | None, typer.Option(help="Write one file for each here, not to standard output.")]
 UrlOption = Annotated[
@@ -47,6 +57,10 @@ UrlOption = Annotated[
 ]
 KeyOption = Annotated[
     str | None, typer.Option(help="The server's key.", envvar=["SEAT_API_KEY", "OPENAI_API_KEY"], show_envvar=True)
+]
+SideArgument = Annotated[
+    str,
+    typer.Argument(help="An address, 'seat', or settings of a seat to start: 'SEAT_WINDOW_S=20 SEAT_DTYPE=float32'."),
 ]
 ModelNameOption = Annotated[str | None, typer.Option(help="One of the server's models; else its first.")]
 
@@ -76,48 +90,26 @@ def transcribe(  # noqa: PLR0913  one parameter per option
     *,
     output_format: FormatOption = OutputFormat.TEXT,
     output_dir: FolderOption = None,
+    lines: LinesOption = None,
+    jobs: JobsOption = 1,
+    again: AgainOption = False,
     model: ModelOption = None,
     device: DeviceOption = None,
     url: UrlOption = None,
     api_key: KeyOption = None,
     model_name: ModelNameOption = None,
 ) -> None:
-    """Transcribe files, with a model in this process or by a running server."""
-    targets = {path: output_dir / (name_of(path).stem + output_format.suffix) for path in files} if output_dir else {}
-    misuse = None
-    if url is not None and (model or device):
-        misuse = "--model and --device are for this process; with --url there is --model-name."
-    elif url is None and model_name:
-        misuse = "--model-name is for a server; without --url there is --model."
-    elif len(set(targets.values())) < len(targets):
-        misuse = "Two of the files have the same name: both would be written to one."
-    if misuse:
-        raise typer.BadParameter(misuse)
-
-    def deliver(path: Path, text: str) -> None:
-        if output_dir:
-            targets[path].parent.mkdir(parents=True, exist_ok=True)
-            targets[path].write_text(text, encoding="utf-8")
-            return
-        if len(files) > 1:
-            bars.say(f"==> {path} <==")
-        bars.write(text)
-
-    with _sentences(), Bars(len(files)) as bars:
-        found = [path for path in files if is_there(path, bars)]
-        failed = len(files) - len(found)
-        if found and url is not None:
-            from seat.client import Client
-
-            with by_server(Client(url, api_key=api_key, wait=bars.wait), model_name, output_format) as hear:
-                failed += each(found, hear, deliver, bars)
-        elif found:
-            from seat.serve import load_nemo
-
-            settings = settings_here(model, device)
-            bars.begin(f"loading {settings.model_id}")
-            with by_model(settings, partial(load_nemo, settings), output_format) as hear:
-                failed += each(found, hear, deliver, bars)
+    """Transcribe files, folders and manifests, with a model in this process or by a running server."""
+    with _sentences():
+        order = Order(paths=files, form=output_format, folder=output_dir, lines=lines, jobs=jobs, again=again)
+        misuse = order.misuse()
+        if url is not None and (model or device):
+            misuse = "--model and --device are for this process; with --url there is --model-name."
+        elif url is None and model_name:
+            misuse = "--model-name is for a server; without --url there is --model."
+        if misuse:
+            raise typer.BadParameter(misuse)
+        failed = order.carry_out(by_url(url, api_key, model_name) if url else by_settings(model, device))
     raise typer.Exit(FAILED if failed else 0)
 
 
@@ -185,6 +177,58 @@ def room(
         cap = seat.cap if seat else cap_nbytes(wanted.mem_cap_mib, "cuda" if card else "cpu")
         told = json.dumps(rooms.as_json(card, seat, cap)) + "\n" if as_json else rooms.told(card, seat, cap)
         typer.echo(told, nl=False)
+
+
+@app.command()
+def ab(  # noqa: PLR0913  one parameter per option
+    a: SideArgument,
+    b: SideArgument,
+    *,
+    clips: Annotated[
+        Path | None, typer.Option(help="A folder or manifest of sound with transcripts; else the bundled clips.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each clip counts for each side.")] = 20,
+    out: Annotated[Path, typer.Option(help="Where the report goes: .md, .json and .png are added.")] = Path("ab"),
+    api_key: KeyOption = None,
+    model_name: ModelNameOption = None,
+) -> None:
+    """Compare two speech servers, or two settings of a seat: latency, words, memory."""
+    from seat.ab.command import Wanted, compare
+
+    with _sentences():
+        compare(Wanted(a=a, b=b, clips=clips, rounds=rounds, out=out, api_key=api_key, model=model_name))
+
+
+@app.command()
+def doctor(
+    *,
+    url: Annotated[str | None, typer.Option(help="A running seat; else one is started in this process.")] = None,
+    api_key: KeyOption = None,
+    model: ModelOption = None,
+    device: DeviceOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Tell whether a seat computes where it says, hears right, and keeps its promises; 1 where it does not."""
+    from seat.doctor import report
+
+    if url is not None and (model or device):
+        misuse = "--model and --device are for a seat in this process, not for one at --url."
+        raise typer.BadParameter(misuse)
+    with _sentences():
+        raise typer.Exit(report.examine(url=url, api_key=api_key, model=model, device=device, as_json=as_json))
+
+
+@app.command()
+def fetch(
+    model: Annotated[str, typer.Argument(help="'owner/name' on Hugging Face, with an optional '@REVISION'.")],
+) -> None:
+    """Download a model, and print the settings that pin it; its licence goes to standard error."""
+    from seat import hub
+
+    with _sentences():
+        fetched = hub.fetch(model)
+        typer.echo(f"{fetched.path}\n{fetched.terms}", err=True)
+        typer.echo(fetched.pins, nl=False)
 
 
 @app.command()

@@ -1,8 +1,7 @@
-"""Transcribe files one after the other, by a model in this process or by a server. Knows the order; no arguments."""
+"""Transcribe files, some at a time, by a model in this process or by a server. Knows the order; no arguments."""
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import json
 import logging
@@ -11,24 +10,26 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
+
+from anyio.from_thread import start_blocking_portal
 
 from seat import formats
 from seat.bars import Bars
 from seat.errors import ModelNotFound, ModelUnavailable, RecognitionFailed, SeatError
 from seat.formats import GRANULARITIES
+from seat.inputs import STDIN, Item
+from seat.outputs import Output
 
 if TYPE_CHECKING:
     from seat.client import Client
     from seat.recognizer import Recognizer
     from seat.settings import Settings
     from seat.transcript import Transcript
-
-STDIN: Final = Path("-")
-"""Stands for standard input."""
 
 LOCAL_LIMITS: Final[Mapping[str, str]] = {"SEAT_MAX_AUDIO_S": "0", "SEAT_DEADLINE_S": "604800"}
 """A server's limits keep one client from the others' share. In this process there are none: no limit, and a week."""
@@ -96,18 +97,16 @@ def by_model(
     from seat.service import Service
 
     faults: list[BaseException] = []
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        try:
-            service = runner.run(stack.enter_async_context(Service(settings, load_recognizer, faults.append)))
-            runner.run(service.loaded())
-            for fault in faults:
-                if isinstance(fault, SeatError):
-                    raise fault
-                raise ModelUnavailable(model=settings.model, reason=f"{type(fault).__name__}: {fault}") from fault
-            yield lambda file, _name, bars: written(runner.run(service.transcribe(file, bars.heard)), output_format)
-        finally:
-            runner.run(stack.aclose())
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(Service(settings, load_recognizer, faults.append)) as service,
+    ):
+        portal.call(service.loaded)
+        for fault in faults:
+            if isinstance(fault, SeatError):
+                raise fault
+            raise ModelUnavailable(model=settings.model, reason=f"{type(fault).__name__}: {fault}") from fault
+        yield lambda file, _name, bars: written(portal.call(service.transcribe, file, bars.heard), output_format)
 
 
 @contextmanager
@@ -145,42 +144,62 @@ def written(transcript: Transcript, output_format: OutputFormat) -> str:
     return json.dumps(answer, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def each(paths: Sequence[Path], hear: Hear, deliver: Callable[[Path, str], None], bars: Bars) -> int:
-    """Transcribe files one after the other; one that fails is reported, and the next goes on.
+def each(items: Sequence[Item], hear: Hear, output: Output, bars: Bars, jobs: int = 1) -> int:
+    """Transcribe files, so many at a time; one that fails is reported, and the others go on.
+
+    Args:
+        items: What to transcribe. One at a time, they are delivered in this order; else as they are done.
+        hear: What turns a file into text; called by as many threads as there are jobs.
+        output: Where the texts go.
+        bars: What shows how far it is.
+        jobs: Files at the same time.
 
     Returns:
         How many failed.
     """
-    failed = 0
-    for path in paths:
-        bars.begin(name_of(path).name)
+    if jobs == 1:  # on this thread, where Ctrl-C reaches it
+        return sum(_one(item, hear, output, bars) for item in items)
+    with ThreadPoolExecutor(jobs) as pool:
         try:
-            with _opened(path) as file:
-                text = hear(file, name_of(path).name, bars)
-            deliver(path, text)
-        except BrokenPipeError:  # whoever read our output has left
+            return sum(pool.map(lambda item: _one(item, hear, output, bars), items))
+        except BaseException:  # those in work are finished, the others not begun
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
-        except (SeatError, OSError) as fault:
-            bars.say(f"{path}: {sentence(fault)}")
-            failed += 1
+
+
+def _one(item: Item, hear: Hear, output: Output, bars: Bars) -> int:
+    """Transcribe a file: 1 where it failed, else 0."""
+    bars.begin(item.name.name)
+    try:
+        with _opened(item.path) as file:
+            text = hear(file, item.name.name, bars)
+        output.deliver(item, text)
+    except BrokenPipeError:  # whoever read our output has left
+        raise
+    except (SeatError, OSError) as fault:
+        bars.say(f"{item.path}: {sentence(fault)}")
+        output.lament(item, sentence(fault))
+        return 1
+    finally:
         bars.end()
-    return failed
+    return 0
 
 
-def name_of(path: Path) -> Path:
-    """What a file is called where it has to have a name."""
-    return Path("stdin") if path == STDIN else path
+def left_to_do(items: Sequence[Item], output: Output, bars: Bars) -> list[Item]:
+    """The files that an earlier run has not done."""
+    left = [item for item in items if not output.has(item)]
+    if done := len(items) - len(left):
+        bars.say(f"{done} of {len(items)} files are done; --again does them anew.")
+    for _ in range(done):
+        bars.end()
+    return left
 
 
-def is_there(path: Path, bars: Bars) -> bool:
+def is_there(item: Item, bars: Bars) -> bool:
     """Whether there is a file, asked before a model is loaded for it."""
-    if path == STDIN or (path.exists() and not path.is_dir()):
+    if item.path == STDIN or item.path.exists():
         return True
-    bars.say(
-        f"{path}: It is a folder. Name the files in it, such as {path}/*.wav."
-        if path.is_dir()
-        else f"{path}: There is no such file. Check its name; '-' reads standard input."
-    )
+    bars.say(f"{item.path}: There is no such file. Check its name; '-' reads standard input.")
     bars.end()
     return False
 
@@ -198,13 +217,18 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def settings_here(model: str | None, device: str | None) -> Settings:
-    """Read the settings for a model in this process, and let only errors of other people's code reach the terminal."""
+    """Read the settings for a model in this process, and keep the terminal clear."""
     from seat import settings
+
+    wanted = settings.read({**LOCAL_LIMITS, **settings.of_command_line()}, model=model, device=device)
+    hush(wanted)
+    return wanted
+
+
+def hush(settings: Settings) -> None:
+    """Let only errors of other people's code reach the terminal, before a model is loaded into this process."""
     from seat.telemetry import configure_logging
 
-    environment = {name: value for name, value in os.environ.items() if name != "SEAT_API_KEY"}
-    wanted = settings.read({**LOCAL_LIMITS, **environment}, model=model, device=device)
-    configure_logging(wanted.log_format)
+    configure_logging(settings.log_format)
     logging.getLogger().setLevel(logging.ERROR)
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # for the reason given in seat.serve
-    return wanted

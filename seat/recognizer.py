@@ -122,6 +122,20 @@ class ModelInfo:
     """Whether the encoder's layers are compiled."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Examination:
+    """What a recognizer finds where it looks at itself: readings that no setting can echo."""
+
+    weights: dict[str, int]
+    """Bytes of parameters and buffers by the device that each of them lies on."""
+    process_nbytes: int | None
+    """What NVML counts for this process on that card; None where it does not see it, or there is no card."""
+    driver: str | None
+    """Version of the card's driver; None where there is no card."""
+    matrix_flop_per_s: float
+    """Floating-point operations per second of a matrix product in float32, where the encoder's weights lie."""
+
+
 class Recognizer(Protocol):
     """A loaded model. Every method but `attention` and `pad` runs on the GPU thread and nowhere else."""
 
@@ -178,6 +192,9 @@ class Recognizer(Protocol):
             rows: Waveforms that a batch may hold from then on.
             samples: Samples of the longest.
         """
+
+    def examine(self) -> Examination:
+        """Read where the weights lie and what computes there; takes a fraction of a second, and some MiB meanwhile."""
 
     def release(self) -> None:
         """Take the weights off the device; only `restore` may be called then.

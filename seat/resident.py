@@ -11,18 +11,21 @@ from typing import Final
 from seat.meter import Allocator, Outside, Reported
 
 _STATUS: Final = Path("/proc/self/status")
+_MACHINE: Final = Path("/proc/meminfo")
 _MARKS: Final = Path("/proc/self/clear_refs")
 _RESET_HIGH_WATER: Final = "5"
 """What resets ``VmHWM`` where it is written to ``clear_refs``; Linux 4.0 and later, proc(5)."""
 
 
-_MACHINE: Final = Path("/proc/meminfo")
-
-
 def reading(name: str, of: Path = _STATUS) -> int:
-    """A figure of /proc/self/status in bytes: 'VmRSS' is what is resident now, 'VmHWM' its high-water mark."""
+    """A figure of the kernel's in bytes: of /proc/self/status, 'VmRSS' is resident now, 'VmHWM' its high-water mark."""
     found = re.search(rf"^{name}:\s+(\d+) kB$", of.read_text(), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
+
+
+def available() -> int | None:
+    """Bytes that the kernel could give to processes now; None where it does not tell."""
+    return (reading("MemAvailable", _MACHINE) or None) if _MACHINE.exists() else None
 
 
 class ResidentMeter:

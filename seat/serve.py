@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from importlib import resources
+from typing import Any
 
 from granian.constants import HTTPModes, Interfaces
 from granian.log import LogLevels
@@ -20,7 +21,7 @@ from seat.errors import CannotStart
 from seat.gauges import publish
 from seat.recognizer import Recognizer
 from seat.service import State
-from seat.settings import Settings
+from seat.settings import Settings, deprecated
 from seat.telemetry import configure_logging, log
 from seat.telemetry.providers import Outlets, set_up
 from seat.watch import watch
@@ -65,6 +66,8 @@ def serve(settings: Settings, load_recognizer: Callable[[Settings], Recognizer] 
     # OpenMP's threads spin between a model's operations and take the cores from decoding and HTTP. Read as torch loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     configure_logging(settings.log_format)
+    for name, instead in deprecated().items():
+        log.warning("deprecated_name", name=name, instead=instead)
     if reason := _unusable(settings.host, settings.port):
         log.error("cannot_start", reason=reason)
         return 1
@@ -109,6 +112,22 @@ def _example(settings: Settings) -> str:
     return f"curl {settings.url}/v1/audio/transcriptions {key}-F model={settings.model_id} -F file=@{clip}"
 
 
+def make_server(app: Callable[..., Any], host: str, port: int) -> Server:
+    """A server of an application, in this process and on this event loop; it does not listen yet."""
+    return Server(
+        app,
+        address=host,
+        port=port,
+        interface=Interfaces.ASGI,
+        http=HTTPModes.auto,
+        websockets=True,
+        backlog=WAITING_CONNECTIONS,
+        backpressure=OPEN_CONNECTIONS,
+        log_level=LogLevels.error,  # at warning it says that this class is experimental
+        log_dictconfig={"handlers": {}, "loggers": {"_granian": {"propagate": True}}},
+    )
+
+
 async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer], outlets: Outlets) -> int:
     exit_code = 0
     leaving: asyncio.Future[None] | None = None
@@ -143,18 +162,7 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer], 
 
     app, service = build_app(settings, load_recognizer, fail, outlets.exposition)
     publish(service, settings.device)
-    server = Server(
-        app,
-        address=settings.host,
-        port=settings.port,
-        interface=Interfaces.ASGI,
-        http=HTTPModes.auto,
-        websockets=True,
-        backlog=WAITING_CONNECTIONS,
-        backpressure=OPEN_CONNECTIONS,
-        log_level=LogLevels.error,  # at warning it says that this class is experimental
-        log_dictconfig={"handlers": {}, "loggers": {"_granian": {"propagate": True}}},
-    )
+    server = make_server(app, settings.host, settings.port)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)

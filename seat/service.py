@@ -25,7 +25,7 @@ from seat.languages import of_model
 from seat.memory import Governor, MemoryStatistics, cap_nbytes
 from seat.meter import MIB, Reported
 from seat.queueing import QueueLimits, QueueStatistics
-from seat.recognizer import SAMPLE_RATE, ModelInfo, Recognizer
+from seat.recognizer import SAMPLE_RATE, Examination, ModelInfo, Recognizer
 from seat.scheduler import Scheduler, SchedulerStatistics
 from seat.settings import Settings
 from seat.streams import StreamLimits, Streams, StreamStatistics
@@ -92,6 +92,7 @@ class Service:
         self._executor = Executor()
         self._uploads = Budget(UPLOADS_A_REQUEST * settings.max_requests, "{} uploads".format)
         self._stack = AsyncExitStack()
+        self._recognizer: Recognizer | None = None
         self._governor: Governor | None = None
         self._scheduler: Scheduler | None = None
         self._transcriber: Transcriber | None = None
@@ -260,6 +261,16 @@ class Service:
         note_timings(timings)
         return transcript
 
+    async def examine(self) -> Examination:
+        """Let the recognizer look at itself, on its thread.
+
+        Raises:
+            ModelLoading: It has not warmed up yet.
+        """
+        if self._recognizer is None:
+            raise ModelLoading
+        return await self._executor.run(self._recognizer.examine)
+
     async def _load(self) -> None:
         began_at = time.monotonic()
         try:
@@ -288,7 +299,7 @@ class Service:
             log.warning(
                 "no_gpu", device="cpu", consequence="the processor computes; set SEAT_DEVICE=cuda to refuse that"
             )
-        self._governor = governor
+        self._recognizer, self._governor = recognizer, governor
         self._scheduler = await self._stack.enter_async_context(
             Scheduler(
                 self._executor,

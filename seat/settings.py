@@ -30,6 +30,9 @@ ALIASES: Final[Mapping[str, str]] = {
 }
 """Names that earlier services read, so that their compose files work; the ``SEAT_`` name wins where both are set."""
 
+DEPRECATED: Final = tuple(name for name in ALIASES if name.startswith("PARAKEET_"))
+"""Those that name a model family rather than what they set: they work, and the log says what to write instead."""
+
 
 def _split(value: object) -> object:
     """Turn 'a, b,' into ('a', 'b'); other values pass."""
@@ -179,6 +182,16 @@ def read(environment: Mapping[str, str] = os.environ, **overrides: object) -> Se
     if problems:
         raise InvalidSettings(problems=problems)
     return settings
+
+
+def of_command_line(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment without the client's own key, ``SEAT_API_KEY``, which is no setting of a seat."""
+    return {name: value for name, value in environment.items() if name != "SEAT_API_KEY"}
+
+
+def deprecated(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The deprecated names that an environment sets, with the name to write instead of each."""
+    return {name: PREFIX + ALIASES[name].upper() for name in DEPRECATED if environment.get(name)}
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from seat.meter import MIB, Allocator, Meter, Outside, Reported
-from seat.recognizer import SAMPLE_RATE, Chunk, ModelInfo, Recognition, Vocabulary, Waveform
+from seat.recognizer import SAMPLE_RATE, Chunk, Examination, ModelInfo, Recognition, Vocabulary, Waveform
 from seat.resident import ResidentMeter
 
 FRAME_S = 0.08
@@ -82,6 +82,11 @@ class FakeRecognizer:
         """Note for how much, before anything is recognized."""
         assert not self.batches
         self.captured.append((rows, samples))
+
+    def examine(self) -> Examination:
+        """Find its weights on the CPU, whatever `info` says."""
+        weights = {"cpu": self.weights_mib * MIB}
+        return Examination(weights=weights, process_nbytes=None, driver=None, matrix_flop_per_s=1e10)
 
     def release(self) -> None:
         """Drop the weights."""

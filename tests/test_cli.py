@@ -24,6 +24,8 @@ from seat.client import Client, Refused, TooSlow, Unintelligible, Wish, base_url
 from seat.errors import DeviceUnavailable, ModelNotFound, ModelUnavailable
 from seat.files import OutputFormat, by_model, by_server, each, sentence
 from seat.formats import FORMATS
+from seat.inputs import expand
+from seat.outputs import Screen
 from seat.recognizer import SAMPLE_RATE, Recognizer
 from seat.settings import Settings
 from tests.fakes import FakeRecognizer, speech
@@ -142,7 +144,10 @@ def test_the_formats_are_those_of_the_server() -> None:
         ("transcribe", "a.wav", "--format", "docx"),
         ("transcribe", "a.wav", "--url", "http://seat", "--model", "demo"),
         ("transcribe", "a.wav", "--model-name", "demo"),
-        ("transcribe", "a.wav", "b/a.wav", "--output-dir", "out"),
+        ("transcribe", "a.wav", "--output-dir", "out", "--jsonl", "out.jsonl"),
+        ("transcribe", "a.wav", "--jobs", "2"),
+        ("transcribe", "a.wav", "--jsonl", "out.jsonl", "--format", "srt"),
+        ("doctor", "--url", "http://seat", "--device", "cpu"),
         ("listen",),
     ],
     ids=" ".join,
@@ -164,10 +169,25 @@ def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_is_a_sentence(tmp_path: Path) -> None:
-    """A folder is no file; the sentence shows how to name the files in it."""
-    expected = f"{tmp_path}: It is a folder. Name the files in it, such as {tmp_path}/*.wav.\n"
-    assert run("transcribe", tmp_path) == (1, "", expected)
+def test_an_empty_folder_is_nothing_to_do(tmp_path: Path) -> None:
+    """No model is loaded for it."""
+    assert run("transcribe", tmp_path) == (0, "", "")
+
+
+def test_a_manifest_that_is_none_is_a_sentence(tmp_path: Path) -> None:
+    """With the line, and what it should look like."""
+    manifest = tmp_path / "list.jsonl"
+    manifest.write_text('{"audio_filepath": "a.wav"}\n[1]\n')
+    expected = f'{manifest}, line 2: It is no object with a file\'s name, such as {{"audio_filepath": "clip.wav"}}.\n'
+    assert run("transcribe", manifest) == (1, "", expected)
+
+
+def test_two_files_for_one_place_are_refused(server_url: str, tmp_path: Path) -> None:
+    """Before anything is written."""
+    files = [tmp_path / name / "a.wav" for name in ("b", "c")]
+    exit_code, _, err = run("transcribe", *files, "--output-dir", tmp_path / "out", "--url", server_url)
+    assert exit_code == 1
+    assert err == f"Two of the files have the same name: both would be written to {tmp_path / 'out' / 'a.txt'}.\n"
 
 
 def test_an_address_without_a_server_is_a_sentence(tmp_path: Path) -> None:
@@ -287,10 +307,11 @@ def test_a_bad_file_costs_only_itself(tmp_path: Path, silent: Bars, capsys: pyte
     """What is no audio is told with what to check, and the files after it are transcribed."""
     noise = tmp_path / "noise.wav"
     noise.write_bytes(b"no audio at all")
-    got: dict[str, str] = {}
+    got: list[str] = []
     with by_model(SETTINGS, FakeRecognizer, OutputFormat.TEXT) as hear:
-        failed = each([noise, clip(tmp_path)], hear, lambda path, text: got.update({path.name: text}), silent)
-    assert (failed, got) == (1, {"clip.wav": "one two three\n"})
+        screen = Screen(silent.say, got.append, several=False)
+        failed = each(expand([noise, clip(tmp_path)]), hear, screen, silent)
+    assert (failed, got) == (1, ["one two three\n"])
     err = capsys.readouterr().err
     assert f"{noise}: The audio file could not be decoded: " in err
     assert "'ffprobe'" in err

@@ -7,6 +7,8 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from seat.ab.command import NEEDED
+
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
@@ -54,15 +56,23 @@ def _distribution(module: str) -> str:
 RECIPE = sorted((ROOT / "seat" / "demo" / "recipe").rglob("*.py"))
 SEAT = [path for path in sorted((ROOT / "seat").rglob("*.py")) if path not in RECIPE]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
+AB = sorted((ROOT / "seat" / "ab").rglob("*.py"))
 DECLARED = _names(PROJECT["project"]["dependencies"])
+OPTIONAL = _names(PROJECT["project"]["optional-dependencies"]["ab"])
 DEVELOPMENT = _names(PROJECT["dependency-groups"]["dev"])
 
 
 def test_what_the_seat_imports_is_declared() -> None:
     """And nothing else is installed on a user's machine."""
-    assert _imported(SEAT) == DECLARED
+    assert _imported([path for path in SEAT if path not in AB]) == DECLARED
+
+
+def test_what_the_comparison_needs_beside_that_is_optional() -> None:
+    """A seat that serves installs no plots; 'seat ab' says what to install."""
+    assert _imported(AB) - DECLARED == OPTIONAL
+    assert {_distribution(module) for module in NEEDED} == OPTIONAL
 
 
 def test_what_tests_and_recipe_import_is_declared() -> None:
     """Beside what the seat itself needs, in the group 'dev'."""
-    assert _imported(RECIPE + TESTS) - DECLARED == DEVELOPMENT - NOT_IMPORTED
+    assert (_imported(RECIPE + TESTS) - DECLARED) | OPTIONAL == DEVELOPMENT - NOT_IMPORTED

@@ -15,7 +15,20 @@ ORDER = [
     ["errors", "transcript", "faults", "meter"],
     ["memory", "resident", "room", "budget"],
     ["recognizer"],
-    ["settings", "audio", "voice", "words", "cues", "languages", "telemetry", "executor", "vad", "pcm"],
+    [
+        "settings",
+        "audio",
+        "voice",
+        "words",
+        "cues",
+        "languages",
+        "telemetry",
+        "executor",
+        "vad",
+        "pcm",
+        "hub",
+        "inputs",
+    ],
     ["windows", "batches", "weights"],
     ["formats", "queueing", "runner", "stitching", "tape"],
     ["scheduler", "utterance"],
@@ -28,8 +41,10 @@ ORDER = [
     ["web"],
     ["app"],
     ["serve"],
-    ["client", "demo", "bars", "microphone"],
-    ["files", "captions"],
+    ["client", "bars", "microphone"],
+    ["child", "outputs", "captions"],
+    ["demo", "files"],
+    ["order", "doctor", "ab"],
     ["cli"],
     ["__main__"],
 ]
@@ -46,8 +61,11 @@ ONLY_IN = {
     "prometheus_client": {"telemetry", "web"},
     "pynvml": {"gpu"},
     "av": {"audio", "microphone"},
-    "soundfile": {"audio"},
+    "soundfile": {"audio", "ab"},
+    "matplotlib": {"ab"},
+    "jiwer": {"ab"},
     "websockets": {"captions"},
+    "whisper_normalizer": {"ab"},
 }
 """Where a library may be imported."""
 
@@ -96,4 +114,4 @@ def test_the_application_is_imported_without_torch() -> None:
 def test_the_environment_is_read_in_one_place() -> None:
     """Only the settings and the entry points look at the environment."""
     readers = {_top(path) for path in _modules() if "os.environ" in path.read_text()}
-    assert readers <= {"settings", "serve", "files"}
+    assert readers <= {"settings", "serve", "files", "child"}

@@ -386,3 +386,13 @@ except ModelUnavailable as fault:
     *found, missing = result.stdout.splitlines()
     assert found == [f"name.nemo {REVISION}"] * 2
     assert missing.startswith("The model 'owner/name' cannot be loaded: 'name.nemo' is not in the local cache")
+
+
+def test_a_model_finds_where_each_of_its_weights_lies(demo: NemoRecognizer) -> None:
+    """All of them, in bytes; where there is no card, nothing is told of one."""
+    found = demo.examine()
+    ((place, nbytes),) = found.weights.items()
+    assert place == demo.info.device == "cpu"
+    assert nbytes >= 4 * demo.info.parameters
+    assert (found.process_nbytes, found.driver) == (None, None)
+    assert found.matrix_flop_per_s > 0

@@ -13,10 +13,10 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-def _written(default: object) -> str:
+def written(default: object) -> str:
     """A default as one writes it into the environment."""
     if isinstance(default, tuple):
-        return ",".join(_written(part) for part in default)
+        return ",".join(written(part) for part in default)
     if isinstance(default, bool):
         return str(int(default))
     return "" if default is None else f"{default:g}" if isinstance(default, float) else str(default)
@@ -26,7 +26,7 @@ def test_the_table_of_settings_is_the_settings() -> None:
     """Every setting with its older name and its default, no more and no less, in their order."""
     aliases = {field: alias for alias, field in ALIASES.items()}
     expected = [
-        (PREFIX + name.upper(), aliases.get(name, ""), _written(field.default))
+        (PREFIX + name.upper(), aliases.get(name, ""), written(field.default))
         for name, field in Settings.model_fields.items()
     ]
     rows = re.findall(r"^\| `(SEAT_\w+)`(?: \(`(\w+)`\))? \| `?([^|`]*?)`? \|", README, re.MULTILINE)

@@ -156,3 +156,9 @@ def test_graphs_need_a_cap() -> None:
 def test_graphs_are_allowed_where_memory_is_kept() -> None:
     """Nothing goes back to the driver then."""
     assert settings.read({"SEAT_CUDA_GRAPHS": "1", "SEAT_MEM_RETURN": "0"}).cuda_graphs
+
+
+def test_a_deprecated_name_comes_with_the_one_to_write() -> None:
+    """The old names of a model family work and are told; those of earlier services that say what they set are not."""
+    environment = {"PARAKEET_MAX_FILE_DURATION": "60", "WINDOW_S": "20", "PARAKEET_MODEL": "", "PATH": "/bin"}
+    assert settings.deprecated(environment) == {"PARAKEET_MAX_FILE_DURATION": "SEAT_MAX_AUDIO_S"}

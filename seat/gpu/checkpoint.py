@@ -8,7 +8,6 @@ weights.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,11 +17,10 @@ from typing import Any
 import torch
 
 from seat.errors import ChecksumMismatch, ModelUnavailable
+from seat.hub import Name
 
 DEMO = Path(__file__).parent.parent / "demo" / "demo.nemo"
 """The checkpoint that comes with the package."""
-
-_HUB_NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(@(?P<revision>[0-9a-f]{40}))?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,24 +49,23 @@ def locate(model: str) -> Checkpoint:
         if not path.is_file():
             raise ModelUnavailable(model=model, reason="there is no such file")
         return Checkpoint(path=path, revision=None)
-    if match := _HUB_NAME.fullmatch(model):
-        return _from_hub(match["repository"], match["revision"])
+    if name := Name.parse(model):
+        return _from_hub(name)
     raise ModelUnavailable(
         model=model,
         reason="it is neither 'demo', nor a path to a .nemo file, nor 'owner/name' with an optional '@REVISION'",
     )
 
 
-def _from_hub(repository: str, revision: str | None) -> Checkpoint:
+def _from_hub(name: Name) -> Checkpoint:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    file_name = repository.rpartition("/")[2] + ".nemo"
     try:
-        path = Path(hf_hub_download(repository, file_name, revision=revision))
+        path = Path(hf_hub_download(name.repository, name.file, revision=name.revision))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as fault:
-        reason = f"'{file_name}' is not in the local cache and the hub did not give it ({type(fault).__name__})"
-        raise ModelUnavailable(model=repository, reason=reason) from fault
+        reason = f"'{name.file}' is not in the local cache and the hub did not give it ({type(fault).__name__})"
+        raise ModelUnavailable(model=name.repository, reason=reason) from fault
     # The cache keeps a file under snapshots/<commit>/, whatever was asked for.
     return Checkpoint(path=path, revision=path.parent.name)
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import platform
+import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any, Final
@@ -24,6 +25,12 @@ take."""
 
 MOST_OUTSIDE_NBYTES: Final = 2 * ASSUMED_OUTSIDE_NBYTES
 """A larger difference of the card is a neighbour that started at the same time."""
+
+MATRIX_ROWS: Final = 2048
+"""Rows of the matrices whose product is timed: 17 GFLOP, 32 MiB for the two of them, half a second on one core."""
+
+MATRIX_TRIES: Final = 3
+"""Products that are timed: the first pays for what is loaded at first use."""
 
 REJECT_FIRST: Final = "per_process_memory_fraction:{fraction:.6f},throw_on_cudamalloc_oom:True"
 """Settings of torch's allocator, from 2.12 on: reject what would pass the fraction before anything is asked of the
@@ -84,6 +91,29 @@ def versions() -> dict[str, str]:
     if torch.version.cuda:
         found["cuda"] = torch.version.cuda
     return found
+
+
+def driver() -> str | None:
+    """Version of the card's driver; None where NVML does not answer."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def matrix_flop_per_s(device: torch.device) -> float:
+    """Floating-point operations per second of a product of two square matrices in float32: the best of a few."""
+    left = torch.ones(MATRIX_ROWS, MATRIX_ROWS, device=device)
+    took_s = math.inf
+    for _ in range(MATRIX_TRIES):
+        began_at = time.perf_counter()
+        (left @ left).sum().item()  # waits for the card
+        took_s = min(took_s, time.perf_counter() - began_at)
+    return 2 * MATRIX_ROWS**3 / took_s
 
 
 class CudaMeter:

@@ -23,7 +23,7 @@ from seat.gpu.residence import Residence
 from seat.gpu.subsampling import chunk_subsampling
 from seat.memory import cap_nbytes, no_room_for_weights
 from seat.meter import Meter
-from seat.recognizer import SAMPLE_RATE, Chunk, ModelInfo, Recognition, Vocabulary, Waveform, joined
+from seat.recognizer import SAMPLE_RATE, Chunk, Examination, ModelInfo, Recognition, Vocabulary, Waveform, joined
 from seat.resident import ResidentMeter
 
 MAX_SYMBOLS_PER_FRAME = 10
@@ -252,6 +252,19 @@ class NemoRecognizer:
         """Encoder frames of so many samples: a mel frame per hop and one more, less than a whole one counting too."""
         mel_frames = samples // self._model.preprocessor.featurizer.hop_length + 1
         return int(-(-mel_frames // self._model.encoder.subsampling_factor))
+
+    def examine(self) -> Examination:
+        """Read where every weight lies; see `seat.recognizer.Recognizer.examine`."""
+        tensors = [*self._model.parameters(), *self._model.buffers()]
+        return Examination(
+            weights={
+                place: sum(tensor.nbytes for tensor in tensors if str(tensor.device) == place)
+                for place in sorted({str(tensor.device) for tensor in tensors})
+            },
+            process_nbytes=device.used_by_us(self._device) if self._device.type == "cuda" else None,
+            driver=device.driver() if self._device.type == "cuda" else None,
+            matrix_flop_per_s=device.matrix_flop_per_s(self._device),
+        )
 
     def release(self) -> None:
         """Take the weights off the device; see `seat.recognizer.Recognizer.release`."""

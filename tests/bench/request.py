@@ -46,6 +46,13 @@ def speech(seconds: int) -> Waveform:
     return joined[: seconds * SAMPLE_RATE]
 
 
+def free_port() -> int:
+    """A port of the loopback that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def wav(waveform: Waveform) -> bytes:
     """A 16-bit WAV file."""
     file = io.BytesIO()
@@ -91,9 +98,7 @@ def nemo_contenders(waveform: Waveform, path: Path) -> dict[str, Contender]:
 
 async def main(rounds: int) -> None:
     """Print two tables."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "seat", "serve", "--port", str(port)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server, tempfile.TemporaryDirectory() as folder:
