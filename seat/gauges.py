@@ -27,6 +27,8 @@ FIGURES: dict[Metric, Wanted] = {
     names.QUEUE_LENGTH: lambda now: now.queue.requests if now.queue else 0,
     names.QUEUE_WINDOWS: lambda now: now.queue.windows if now.queue else 0,
     names.QUEUE_AUDIO: lambda now: now.queue.audio_s if now.queue else 0,
+    names.LIVE_SESSIONS: lambda now: now.streams.open if now.streams else 0,
+    names.LIVE_WAITING: lambda now: now.streams.waiting_s if now.streams else 0,
     names.CALL_RUNNING: lambda now: now.running_s,
 }
 """What is one number of a seat."""

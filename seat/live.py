@@ -19,6 +19,7 @@ from seat.batches import Ran
 from seat.errors import DeviceLost, SeatError, ShuttingDown
 from seat.recognizer import NOTHING, SAMPLE_RATE, Chunk, Recognition, Vocabulary, Waveform
 from seat.tape import LiveWindow, Tape
+from seat.telemetry import count_live_audio
 from seat.turn import Event, Failed, Started, Stopped, Whole, Words
 from seat.utterance import Utterance, split
 from seat.vad import SpeechDetector, Turns
@@ -101,7 +102,7 @@ class LiveSession:
         self._telling = asyncio.Lock()
         self._turns = turns
         self._detector = SpeechDetector(turns) if turns else None
-        self._most_waiting = round(most_waiting_s * SAMPLE_RATE)
+        self._most_waiting_s = most_waiting_s
         self._tape = Tape(window.frame)
         self._open: deque[_Turn] = deque()
         self._spoken_to = 0
@@ -110,6 +111,8 @@ class LiveSession:
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self.tally = Tally()
         """What it took so far."""
+        self.waiting_s = 0.0
+        """Seconds of audio that have come since what was heard last; 0 while nobody speaks."""
 
     @property
     def turn(self) -> int:
@@ -129,13 +132,14 @@ class LiveSession:
         """Take in the next samples; while as much waits to be heard as may wait, wait too."""
         for first in range(0, len(samples), BLOCK):
             block = samples[first : first + BLOCK]
-            while self._open and self._tape.end - self._open[0].head > self._most_waiting:
+            while self.waiting_s > self._most_waiting_s:
                 self._room.clear()
                 await self._room.wait()
             if self._detector is None and not self._listening:
                 self._begin(self._tape.end)
             self._tape.append(block)
             self.tally.audio_s += len(block) / SAMPLE_RATE
+            count_live_audio(len(block) / SAMPLE_RATE)
             for change in self._detector.hear(block) if self._detector else ():
                 await self._change(change.at, speaking=change.speaking)
             self._look()
@@ -222,7 +226,9 @@ class LiveSession:
             if turn.due_at is None and self._is_due(turn):
                 turn.due_at = time.monotonic()
             needed = turn.head
+            self.waiting_s = max(0, self._tape.end - turn.head) / SAMPLE_RATE
         else:
+            self.waiting_s = 0.0
             padding_s = self._turns.padding_s + ONSET_S if self._turns else 0.0
             needed = self._tape.end - round(padding_s * SAMPLE_RATE)
         self._tape.forget(needed - self._window.left)

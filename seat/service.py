@@ -69,6 +69,8 @@ class ServiceStatistics:
     """What is promised and what was measured."""
     queue: QueueStatistics | None
     """What waits."""
+    streams: StreamStatistics | None
+    """The live sessions."""
     info: ModelInfo | None
     """What is loaded."""
     attention: str | None
@@ -160,6 +162,7 @@ class Service:
             running_s=self._executor.statistics().running_s,
             memory=self.memory,
             queue=self._scheduler.statistics().queue if self._scheduler else None,
+            streams=self.streams,
             info=self.info,
             attention=self.attention,
             graphs=self.graphs,

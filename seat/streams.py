@@ -13,6 +13,7 @@ from seat.live import LiveSession
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Vocabulary
 from seat.scheduler import Scheduler
 from seat.tape import LiveWindow
+from seat.telemetry import speaking
 from seat.turn import Event
 from seat.vad import Turns
 
@@ -43,6 +44,8 @@ class StreamStatistics:
     """Seconds of audio that came in those that have ended."""
     chunks: int
     """Windows that were computed for them."""
+    waiting_s: float
+    """Seconds of audio that came in those that are open, and have not been heard."""
 
 
 class Streams:
@@ -60,12 +63,20 @@ class Streams:
         """Set when the seat stops: sessions end by themselves then."""
         self._empty = asyncio.Event()
         self._empty.set()
-        self._open = self._opened = self._chunks = 0
+        self._sessions: set[LiveSession] = set()
+        self._opened = self._chunks = 0
         self._audio_s = 0.0
 
     def statistics(self) -> StreamStatistics:
-        """What is open right now, and what has been."""
-        return StreamStatistics(open=self._open, opened=self._opened, audio_s=self._audio_s, chunks=self._chunks)
+        """What is open right now, and what has been; may be called on any thread."""
+        sessions = tuple(self._sessions)
+        return StreamStatistics(
+            open=len(sessions),
+            opened=self._opened,
+            audio_s=self._audio_s,
+            chunks=self._chunks,
+            waiting_s=sum(session.waiting_s for session in sessions),
+        )
 
     async def drain(self) -> None:
         """Have all sessions come to their end, and wait for it."""
@@ -79,19 +90,20 @@ class Streams:
         Raises:
             TooManySessions: As many are open as may be.
         """
-        if self._open >= self.limits.sessions:
+        if len(self._sessions) >= self.limits.sessions:
             raise TooManySessions(limit=self.limits.sessions)
         session = LiveSession(
             self._hear, self.vocabulary, self.window, emit, turns=turns, most_waiting_s=self.limits.waiting_s
         )
-        self._open += 1
+        self._sessions.add(session)
         self._opened += 1
         self._empty.clear()
         try:
-            yield session
+            with speaking():
+                yield session
         finally:
-            self._open -= 1
-            if not self._open:
+            self._sessions.remove(session)
+            if not self._sessions:
                 self._empty.set()
             self._audio_s += session.tally.audio_s
             self._chunks += session.tally.chunks

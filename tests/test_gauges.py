@@ -11,6 +11,7 @@ from seat.memory import MemoryStatistics
 from seat.meter import Outside, Reported
 from seat.queueing import QueueStatistics
 from seat.service import ServiceStatistics, State
+from seat.streams import StreamStatistics
 from seat.telemetry import names
 from tests.fakes import INFO
 
@@ -20,12 +21,13 @@ WARM = ServiceStatistics(
     running_s=0.5,
     memory=MEMORY,
     queue=QueueStatistics(requests=1, windows=4, audio_s=60.5),
+    streams=StreamStatistics(open=2, opened=9, audio_s=30.0, chunks=20, waiting_s=2.5),
     info=INFO,
     attention="local",
     graphs="off",
 )
 COLD = ServiceStatistics(
-    state=State.LOADING, running_s=0.0, memory=None, queue=None, info=None, attention=None, graphs=None
+    state=State.LOADING, running_s=0.0, memory=None, queue=None, streams=None, info=None, attention=None, graphs=None
 )
 
 
@@ -39,6 +41,8 @@ COLD = ServiceStatistics(
         (names.QUEUE_LENGTH, 1, 0),
         (names.QUEUE_WINDOWS, 4, 0),
         (names.QUEUE_AUDIO, 60.5, 0),
+        (names.LIVE_SESSIONS, 2, 0),
+        (names.LIVE_WAITING, 2.5, 0),
         (names.CALL_RUNNING, 0.5, 0.0),
     ],
     ids=lambda value: getattr(value, "name", None),

@@ -7,8 +7,8 @@ writes, and `providers`, which only the server imports, says where it all goes.
 from seat.telemetry.line import note, note_timings, open_request
 from seat.telemetry.logs import configure_logging, log
 from seat.telemetry.metrics import observe, record
-from seat.telemetry.requests import Exchange, exchange
-from seat.telemetry.traces import Batch, Origin, batch_span, here, recognizing, stage, tell_footprint
+from seat.telemetry.requests import Exchange, count_live_audio, exchange
+from seat.telemetry.traces import Batch, Origin, batch_span, here, recognizing, speaking, stage, tell_footprint
 
 __all__ = [
     "Batch",
@@ -16,6 +16,7 @@ __all__ = [
     "Origin",
     "batch_span",
     "configure_logging",
+    "count_live_audio",
     "exchange",
     "here",
     "log",
@@ -25,6 +26,7 @@ __all__ = [
     "open_request",
     "recognizing",
     "record",
+    "speaking",
     "stage",
     "tell_footprint",
 ]

@@ -31,6 +31,11 @@ def note(**facts: object) -> None:
         line.update(facts)
 
 
+def noted(name: str) -> object | None:
+    """What the line of the request that this task works for says under a name so far; None where it says nothing."""
+    return (_facts.get() or {}).get(name)
+
+
 def note_timings(timings: Timings) -> None:
     """Add where a request spent its time; seconds in milliseconds' precision."""
     note(

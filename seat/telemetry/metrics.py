@@ -26,6 +26,8 @@ _METHODS: Final = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PAT
 """Of RFC 9110 and 5789; the conventions call others '_OTHER'."""
 OTHER: Final = "_OTHER"
 """What the conventions call a value outside a closed set."""
+ANONYMOUS: Final = "anonymous"
+"""Whoever asks a seat that asks for no key."""
 
 _meter = metrics.get_meter("seat")
 
@@ -72,6 +74,7 @@ def begin_at_zero() -> None:
     """Let every counter exist before it first counts: Prometheus sees no increase in a series that begins at 1."""
     record(names.CANCELLATIONS, 0)
     record(names.STALLS, 0)
+    record(names.LIVE_AUDIO, 0, {names.CLIENT: ANONYMOUS})
     for code in names.REJECTIONS:
         record(names.ADMISSION_REJECTIONS, 0, {names.ERROR_TYPE: code})
 
@@ -90,19 +93,23 @@ def record_request(line: Mapping[str, Any], about: Mapping[str, Any], total_s: f
         total_s: Seconds that it took.
     """
     if about.get(names.STATUS) != HTTPStatus.SWITCHING_PROTOCOLS:  # a live session lasts as long as somebody speaks
-        record(names.REQUEST_DURATION, total_s, about)
-        for stage in names.STAGES:
-            if (seconds := line.get(f"{stage}_s")) is not None:
-                record(names.STAGE_DURATION, seconds, {names.STAGE: stage})
-    if (audio_s := line.get("audio_s")) is not None:
-        record(names.AUDIO_DURATION, audio_s, {names.CLIENT: line.get("client", "anonymous")})
-        if audio_s > 0:
-            record(names.REAL_TIME_FACTOR, line.get("inference_s", math.nan) / audio_s)
+        _record_durations(line, about, total_s)
     error = line.get("error")
     if error in names.REJECTIONS:
         record(names.ADMISSION_REJECTIONS, 1, {names.ERROR_TYPE: error})
     if error == names.HUNG_UP:
         record(names.CANCELLATIONS, 1)
+
+
+def _record_durations(line: Mapping[str, Any], about: Mapping[str, Any], total_s: float) -> None:
+    record(names.REQUEST_DURATION, total_s, about)
+    for stage in names.STAGES:
+        if (seconds := line.get(f"{stage}_s")) is not None:
+            record(names.STAGE_DURATION, seconds, {names.STAGE: stage})
+    if (audio_s := line.get("audio_s")) is not None:
+        record(names.AUDIO_DURATION, audio_s, {names.CLIENT: line.get("client", ANONYMOUS)})
+        if audio_s > 0:
+            record(names.REAL_TIME_FACTOR, line.get("inference_s", math.nan) / audio_s)
 
 
 def record_batch(seconds: float, *, windows: int, padding: float, attention: str, fault: Exception | None) -> None:

@@ -53,6 +53,8 @@ CANCELLED: Final = "asr.cancelled"
 """True where the client hung up before its answer."""
 CLIENT: Final = "asr.client"
 """The name of the key that a client showed, 'anonymous' where the seat asks for none."""
+ENDED: Final = "asr.live.ended"
+"""How a live session ended, as in its canonical line."""
 STAGE: Final = "asr.stage"
 """One of `STAGES`."""
 KIND: Final = "asr.memory.kind"
@@ -70,7 +72,7 @@ ROUTE: Final = "http.route"
 STATUS: Final = "http.response.status_code"
 """As answered; 499 where nobody read it."""
 SCHEME: Final = "url.scheme"
-"""'http' or 'https'."""
+"""'http' or 'https'; 'ws' or 'wss' of a websocket."""
 PATH: Final = "url.path"
 """As in the canonical line."""
 REQUEST_ID: Final = "asr.request.id"
@@ -159,7 +161,7 @@ AUDIO_DURATION: Final = Metric(
     name="asr.audio.duration",
     kind="histogram",
     unit="s",
-    says="Audio of the requests that were transcribed, from decoded samples.",
+    says="Audio of the requests that were transcribed, from decoded samples; live sessions do not count.",
     attributes=(CLIENT,),
     bounds=AUDIO_SECONDS,
 )
@@ -207,6 +209,13 @@ BATCH_MEMORY: Final = Metric(
     unit="By",
     says="What the last batch took: before it, at most, after it; and the allocator's own peaks, on a card.",
     attributes=(KIND,),
+)
+LIVE_AUDIO: Final = Metric(
+    name="asr.live.audio",
+    kind="counter",
+    unit="s",
+    says="Audio of live sessions, counted as it comes.",
+    attributes=(CLIENT,),
 )
 LOOP_LAG: Final = Metric(
     name="asr.event_loop.lag",
@@ -259,6 +268,15 @@ QUEUE_WINDOWS: Final = Metric(
     name="asr.queue.windows", kind="observed", unit="{window}", says="Windows that have not begun."
 )
 QUEUE_AUDIO: Final = Metric(name="asr.queue.audio", kind="observed", unit="s", says="Audio that has not begun.")
+LIVE_SESSIONS: Final = Metric(
+    name="asr.live.sessions", kind="observed", unit="{session}", says="Live sessions that are open."
+)
+LIVE_WAITING: Final = Metric(
+    name="asr.live.waiting",
+    kind="observed",
+    unit="s",
+    says="Audio of all live sessions that has come and is not heard; a chunk and its right context each are usual.",
+)
 CALL_RUNNING: Final = Metric(
     name="asr.call.running",
     kind="observed",

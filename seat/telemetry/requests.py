@@ -16,9 +16,9 @@ from opentelemetry import propagate
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from seat.telemetry import names
-from seat.telemetry.line import open_request
+from seat.telemetry.line import noted, open_request
 from seat.telemetry.logs import log
-from seat.telemetry.metrics import known_method, record_request
+from seat.telemetry.metrics import ANONYMOUS, known_method, record, record_request
 from seat.telemetry.traces import tracer
 
 
@@ -73,12 +73,17 @@ def exchange(*, request_id: str, method: str, path: str, scheme: str, headers: M
             log.info("request", status=answered.status, total_s=total_s, **line)
 
 
+def count_live_audio(seconds: float) -> None:
+    """Count audio of the live session that this task works for, as it comes: a session may last for hours."""
+    record(names.LIVE_AUDIO, seconds, {names.CLIENT: noted("client") or ANONYMOUS})
+
+
 def _complete(span: Span, line: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Give the server span its name and all that its line knows. Only a fault of ours is an error of a server."""
     span.update_name(f"{about[names.METHOD]} {about[names.ROUTE]}" if names.ROUTE in about else about[names.METHOD])
     span.set_attributes(dict(about))
-    told = {names.AUDIO: "audio_s", names.WINDOWS: "windows", names.CLIENT: "client"}
-    span.set_attributes({name: line[key] for name, key in told.items() if key in line})
+    told = {names.AUDIO: "audio_s", names.WINDOWS: "windows", names.CLIENT: "client", names.ENDED: "ended"}
+    span.set_attributes({name: line[key] for name, key in told.items() if line.get(key) is not None})
     if line.get("error") == names.HUNG_UP:
         span.set_attribute(names.CANCELLED, value=True)
     if not 0 < about[names.STATUS] < HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -106,17 +106,32 @@ def recognizing() -> Iterator[None]:
     origin = Origin(
         context=trace.get_current_span().get_span_context(), queue=span, waits=True, submitted_at=time.monotonic()
     )
+    with _handed_out(origin):
+        try:
+            yield
+        except BaseException as fault:
+            if origin.waits:
+                note(queue_s=round(time.monotonic() - origin.submitted_at, 4))
+                mark(span, fault)
+            raise
+        finally:
+            origin.stop_waiting()
+
+
+@contextmanager
+def speaking() -> Iterator[None]:
+    """Hand `here` to the batches of a live session: one request, however long it lasts, so its spans stay bounded."""
+    with _handed_out(Origin(context=trace.get_current_span().get_span_context())):
+        yield
+
+
+@contextmanager
+def _handed_out(origin: Origin) -> Iterator[None]:
     token = _origin.set(origin)
     try:
         yield
-    except BaseException as fault:
-        if origin.waits:
-            note(queue_s=round(time.monotonic() - origin.submitted_at, 4))
-            mark(span, fault)
-        raise
     finally:
         _origin.reset(token)
-        origin.stop_waiting()
         _tell_remainder(origin.remainder)
 
 
