@@ -16,6 +16,7 @@ from seat.queueing import QueueLimits
 from seat.recognizer import SAMPLE_RATE
 from seat.scheduler import Scheduler
 from seat.streams import StreamLimits, Streams
+from seat.telemetry import here
 from seat.turn import Event, Whole
 from seat.vad import Turns
 from tests.fakes import VOCABULARY, FakeRecognizer, hear, speech
@@ -48,6 +49,29 @@ async def test_no_more_sessions_than_may_be() -> None:
             raise ZeroDivisionError
         with streams.session(_ignore, None):
             assert (streams.statistics().open, streams.statistics().opened) == (1, 4)
+
+
+async def test_what_waits_is_told() -> None:
+    """In all sessions together, from a sample's arrival until it has been heard; silence waits for nobody."""
+    async with _streams(FakeRecognizer()) as (streams, _):
+        with streams.session(_ignore, None) as session, streams.session(_ignore, Turns()) as silent:
+            await session.append(speech([1, 2, 3]))
+            await silent.append(np.zeros(SAMPLE_RATE, np.int16))
+            assert streams.statistics().waiting_s == len(speech([1, 2, 3])) / SAMPLE_RATE
+            await session.end()
+            session.commit()
+            await session.run()
+            assert streams.statistics().waiting_s == 0
+
+
+async def test_a_sessions_batches_are_those_of_one_request() -> None:
+    """For whoever traces them; another session has its own."""
+    async with _streams(FakeRecognizer()) as (streams, _):
+        with streams.session(_ignore, None):
+            assert here() is here()
+            first = here()
+        with streams.session(_ignore, None):
+            assert here() is not first
 
 
 async def test_sessions_and_files_share_batches() -> None:

@@ -145,7 +145,7 @@ REQUEST_DURATION: Final = Metric(
     name="http.server.request.duration",
     kind="histogram",
     unit="s",
-    says="From the first byte of a request to the last of its answer; probes and /metrics do not count.",
+    says="From the first byte of a request to the last of its answer; probes, /metrics and live sessions do not count.",
     attributes=(METHOD, ROUTE, STATUS, SCHEME, ERROR_TYPE),
     bounds=SECONDS,
 )

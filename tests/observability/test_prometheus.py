@@ -6,6 +6,8 @@ One seat has the bundled model and computes; the other has a fake one, and every
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
 import re
 import subprocess
@@ -20,6 +22,7 @@ import pytest
 import yaml
 
 from tests.observability.queries import CONTAINERS, PAGES, RULES, queries
+from tests.process.callers import TALK, plain, rest, say
 from tests.process.conftest import CLIPS
 from tests.process.seats import MODEL_PATIENCE_S, FakeSeat, Seat, free_port, said, until
 
@@ -60,6 +63,7 @@ def _load(bundled: Seat, fake: FakeSeat) -> None:
     until(lambda: fake.log_lines(event="request", status=499), what="it is left")
     fake.sign("nine")
     until(lambda: fake.status("/health/ready") == 200, what="it is back")
+    asyncio.run(_speak(fake))
     clips = [path.read_bytes() for path in sorted(CLIPS.glob("*.flac"))]
     files: list[tuple[Seat, bytes]] = []
     for number in range(150):
@@ -67,6 +71,14 @@ def _load(bundled: Seat, fake: FakeSeat) -> None:
         files += [(fake, said(7)), (fake, b"no audio")] if number % 10 == 0 else []
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda pair: pair[0].post(pair[1]).status_code, files))
+
+
+async def _speak(seat: Seat) -> None:
+    """Hold one live session, and be heard."""
+    async with plain(seat) as socket:
+        await say(socket, TALK)
+        await socket.send(json.dumps({"type": "close"}))
+        await rest(socket)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from seat.errors import MemoryLimit
-from seat.telemetry import names, observe, record
+from seat.telemetry import count_live_audio, names, observe, open_request, record
 from seat.telemetry.metrics import begin_at_zero, known_method, record_batch, record_request
 
 Measured = Callable[[str], dict[tuple[str, ...], float]]
@@ -49,12 +49,26 @@ def test_a_request_is_counted_once_in_every_metric(measured: Measured) -> None:
     assert measured("asr.cancellations") == {(): 1}
 
 
+def test_a_live_session_is_no_request_of_some_length(measured: Measured) -> None:
+    """It lasts as long as somebody speaks: no histogram has it, its audio is counted as it comes, refusals count."""
+    before = {metric: measured(metric.name) for metric in names.METRICS if metric.kind == "histogram"}
+    open_request(client="ann")
+    count_live_audio(0.5)
+    count_live_audio(0.25)
+    record_request({"audio_s": 0.75, "queue_s": 0.1, "client": "ann"}, {names.STATUS: 101}, 3600.0)
+    record_request({"error": "too_many_sessions"}, {names.STATUS: 101}, 0.1)
+    assert {metric: measured(metric.name) for metric in before} == before
+    assert measured("asr.live.audio")[("ann",)] == 0.75
+    assert measured("asr.admission.rejections")[("too_many_sessions",)] == 1
+
+
 def test_counters_begin_at_zero(measured: Measured) -> None:
     """All of the closed set: Prometheus sees no increase in a series that begins at 1."""
     begin_at_zero()
     assert measured("asr.admission.rejections").keys() == {(code,) for code in names.REJECTIONS}
     assert {"queue_full", "model_loading", "gpu_memory_limit", "exceeds_memory"} <= set(names.REJECTIONS)
     assert measured("asr.stalls") == {(): 0}
+    assert ("anonymous",) in measured("asr.live.audio")
 
 
 def test_labels_come_from_closed_sets(measured: Measured) -> None:

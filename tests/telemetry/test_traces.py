@@ -15,7 +15,7 @@ from seat.meter import MIB
 from seat.queueing import QueueLimits
 from seat.recognizer import SAMPLE_RATE
 from seat.scheduler import Scheduler
-from seat.telemetry import batch_span, here, names, open_request, recognizing, stage, tell_footprint
+from seat.telemetry import batch_span, here, names, open_request, recognizing, speaking, stage, tell_footprint
 from tests.fakes import FakeMeter, FakeRecognizer, speech
 
 Spans = Callable[[str], list[ReadableSpan]]
@@ -154,6 +154,18 @@ def test_the_trace_of_a_long_file_stays_bounded(tracer: trace.Tracer, spans: Spa
     }
     assert spans(names.BATCH_SPAN)[-1].end_time <= rest.start_time + 1_000_000
     assert rest.start_time <= rest.end_time
+
+
+def test_the_trace_of_a_live_session_stays_bounded(tracer: trace.Tracer, spans: Spans) -> None:
+    """However long somebody speaks; and silence before the first word is no time in a queue."""
+    with tracer.start_as_current_span("request"), speaking():
+        for _ in range(names.SPANS_PER_REQUEST + 6):
+            _batch()
+    (request,), batches, (rest,) = spans("request"), spans(names.BATCH_SPAN), spans(names.REMAINDER_SPAN)
+    assert len(batches) == names.SPANS_PER_REQUEST
+    assert {span.parent.span_id for span in [*batches, rest] if span.parent} == {request.context.span_id}
+    assert (rest.attributes or {})[names.BATCHES] == 6
+    assert spans(names.QUEUE_SPAN) == []
 
 
 def test_a_crowded_request_does_not_hide_its_neighbours_batch(tracer: trace.Tracer, spans: Spans) -> None:
