@@ -77,6 +77,7 @@ def begin_at_zero() -> None:
     record(names.LIVE_AUDIO, 0, {names.CLIENT: ANONYMOUS})
     for code in names.REJECTIONS:
         record(names.ADMISSION_REJECTIONS, 0, {names.ERROR_TYPE: code})
+        record(names.LIVE_ERRORS, 0, {names.ERROR_TYPE: code})
 
 
 def known_method(method: str) -> str:
@@ -94,6 +95,8 @@ def record_request(line: Mapping[str, Any], about: Mapping[str, Any], total_s: f
     """
     if about.get(names.STATUS) != HTTPStatus.SWITCHING_PROTOCOLS:  # a live session lasts as long as somebody speaks
         _record_durations(line, about, total_s)
+    elif "error" in line:
+        record(names.LIVE_ERRORS, 1, {names.ERROR_TYPE: line["error"]})
     error = line.get("error")
     if error in names.REJECTIONS:
         record(names.ADMISSION_REJECTIONS, 1, {names.ERROR_TYPE: error})

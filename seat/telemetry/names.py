@@ -217,6 +217,13 @@ LIVE_AUDIO: Final = Metric(
     says="Audio of live sessions, counted as it comes.",
     attributes=(CLIENT,),
 )
+LIVE_ERRORS: Final = Metric(
+    name="asr.live.errors",
+    kind="counter",
+    unit="{session}",
+    says="Live sessions that an error refused or ended, by its code.",
+    attributes=(ERROR_TYPE,),
+)
 LOOP_LAG: Final = Metric(
     name="asr.event_loop.lag",
     kind="histogram",

@@ -21,8 +21,8 @@ UPGRADE_METHOD = "GET"
 QUIET_PREFIXES = ("/health", "/metrics")
 """Paths that are asked every few seconds; a line, a span and a measurement for each would bury the others."""
 
-AUDIO_PREFIX = "/v1/audio/"
-"""Paths whose requests are remembered for the page."""
+AUDIO_PREFIXES = ("/v1/audio/", "/v1/realtime")
+"""Paths whose requests are remembered for the page, live sessions among them."""
 
 
 def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
@@ -61,7 +61,7 @@ def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
                 await app(scope, receive, send_with_id)
             finally:
                 answered.status, answered.route = int(status), scope.get("path_template")
-        if scope["path"].startswith(AUDIO_PREFIX):
+        if scope["path"].startswith(AUDIO_PREFIXES):
             recent.add(answered.told)
 
     return wrapped

@@ -64,6 +64,13 @@ def page(described: dict[str, Any]) -> str:
 
 def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[str]:
     yield f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}"
+    if parameters := operation.get("parameters"):
+        yield from _table(
+            {
+                "properties": {each["name"]: each["schema"] for each in parameters},
+                "required": [each["name"] for each in parameters if each.get("required")],
+            }
+        )
     for body in operation.get("requestBody", {}).get("content", {}).values():
         yield from _table(body["schema"])
     statuses = ", ".join(operation["responses"])

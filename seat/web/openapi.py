@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from seat import __version__
 from seat.formats import FORMATS, GRANULARITIES
+from seat.pcm import HIGHEST_RATE, LOWEST_RATE
+from seat.recognizer import SAMPLE_RATE
 from seat.web.options import INCLUDES, ServerVad
 
 Schema = dict[str, Any]
@@ -84,6 +86,15 @@ _SEGMENT: Final = _object(
         "no_speech_prob": _NUMBER,
     }
 )
+_LIVE_WORD: Final = _object(
+    {"word": _TEXT, "start": _NUMBER, "end": _NUMBER, "confidence": _NUMBER, "stable": {"type": "boolean"}}
+)
+_TURN: Final[dict[str, Schema]] = {
+    "text": _TEXT,
+    "words": {"type": "array", "items": _LIVE_WORD},
+    "start": _NUMBER,
+    "end": _NUMBER,
+}
 _MODEL: Final = _object({"id": _TEXT, "object": _choice(["model"]), "created": {"type": "integer"}, "owned_by": _TEXT})
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -108,6 +119,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "TranscriptTextDone": _object(
         {"type": _choice(["transcript.text.done"]), "text": _TEXT, "usage": _USAGE}, {"logprobs": _LOGPROBS}
     ),
+    "StreamReady": _object({"type": _choice(["ready"]), "model": _TEXT, "sample_rate": {"type": "integer"}}),
+    "StreamPartial": _object(
+        {"type": _choice(["partial"]), "stable": _told(_TEXT, "The beginning of the text that never changes."), **_TURN}
+    ),
+    "StreamFinal": _object({"type": _choice(["final"]), "segment": {"type": "integer"}, **_TURN}),
+    "StreamClosed": _object({"type": _choice(["closed"]), "reason": _TEXT, "audio_s": _NUMBER}),
     "Model": _MODEL,
     "Models": _object({"object": _choice(["list"]), "data": {"type": "array", "items": _MODEL}}),
     "Error": _object(
@@ -157,6 +174,19 @@ def _audio(summary: str, form: Mapping[str, Schema]) -> Schema:
     }
 
 
+def _websocket(summary: str, parameters: Mapping[str, Schema]) -> Schema:
+    """A path that begins with a handshake. OpenAPI has no word for what follows on it."""
+    refused = {"description": "No websocket was asked for.", "content": _json("Error")}
+    return {
+        "get": {
+            "summary": summary,
+            "security": [{"key": []}, {}],
+            "parameters": [{"name": name, "in": "query", "schema": schema} for name, schema in parameters.items()],
+            "responses": {"101": {"description": "A live session."}, "405": refused},
+        }
+    }
+
+
 def _get(summary: str, content: Schema, statuses: Iterable[int] = (), **more: object) -> Schema:
     return {"get": {"summary": summary, "responses": _answers(content, statuses), **more}}
 
@@ -181,6 +211,23 @@ def document() -> Schema:
             "/v1/audio/transcriptions": _audio("Write down what is said.", FORM),
             "/v1/audio/translations": _audio(
                 "Write down English speech, where the model hears nothing but English.", TRANSLATION_FORM
+            ),
+            "/v1/realtime": _websocket(
+                "Write down what is said while it is said: a websocket, by OpenAI's realtime protocol.",
+                {"intent": _choice(["transcription"]), "model": FORM["model"]},
+            ),
+            "/v1/audio/stream": _websocket(
+                "Write down what is said while it is said: a websocket that takes little-endian 16-bit samples and the"
+                " texts 'start', 'finalize' and 'close', and answers with StreamReady, StreamPartial, StreamFinal and"
+                " StreamClosed.",
+                {
+                    "sample_rate": {
+                        "type": "integer",
+                        "minimum": LOWEST_RATE,
+                        "maximum": HIGHEST_RATE,
+                        "default": SAMPLE_RATE,
+                    }
+                },
             ),
             "/v1/models": _get("List the model's names.", _json("Models"), (401,), security=[{"key": []}, {}]),
             "/v1/models/{name}": _get(

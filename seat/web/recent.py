@@ -1,4 +1,4 @@
-"""Remember the last transcriptions for the page. Knows numbers of the canonical line; no words, files or clients."""
+"""Remember the last requests for the page. Knows numbers of the canonical line; no words, files or clients."""
 
 from __future__ import annotations
 

@@ -74,7 +74,9 @@ def _load(bundled: Seat, fake: FakeSeat) -> None:
 
 
 async def _speak(seat: Seat) -> None:
-    """Hold one live session, and be heard."""
+    """Be heard live, and ask for nonsense."""
+    async with plain(seat, "?sample_rate=1") as socket:
+        await rest(socket)
     async with plain(seat) as socket:
         await say(socket, TALK)
         await socket.send(json.dumps({"type": "close"}))

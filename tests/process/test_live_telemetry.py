@@ -38,9 +38,11 @@ async def test_a_session_is_one_trace_and_no_request(tmp_path: Path) -> None:
             await events_until(connection, "conversation.item.input_audio_transcription.completed", 2)
         await nothing_left(seat)
         after = seat.get("/metrics").text
+        answered = until(lambda: seat.get("/health").json()["answered"], what="both are remembered")
         seat.stop()
         assert seat.exit_code() == 0
         lines = seat.log_lines(event="request")
+    assert answered == 2
     assert "asr_live_waiting_seconds" in during
     assert "asr_live_sessions 0.0" in after
     assert "asr_live_waiting_seconds 0.0" in after

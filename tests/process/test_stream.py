@@ -14,6 +14,7 @@ import soundfile
 import soxr
 
 from seat.recognizer import SAMPLE_RATE
+from seat.web.openapi import SCHEMAS
 from tests.fakes import speech
 from tests.process.callers import (
     SAID,
@@ -49,6 +50,9 @@ async def test_the_plain_protocol(fake: FakeSeat) -> None:
         assert SAID[0].startswith(partial["stable"]) or SAID[1].startswith(partial["stable"])
     assert messages[-1] == {"type": "closed", "reason": "client", "audio_s": len(TALK) / SAMPLE_RATE}
     assert closed_by(socket) == (1000, "client")
+    for message in [ready, *messages]:
+        described = SCHEMAS[f"Stream{message['type'].title()}"]["properties"]
+        assert list(message) == list(described)
 
 
 @pytest.mark.parametrize("rate", [8_000, 48_000])

@@ -50,7 +50,7 @@ def test_a_request_is_counted_once_in_every_metric(measured: Measured) -> None:
 
 
 def test_a_live_session_is_no_request_of_some_length(measured: Measured) -> None:
-    """It lasts as long as somebody speaks: no histogram has it, its audio is counted as it comes, refusals count."""
+    """No histogram has it; its audio is counted as it comes, and its error by its code."""
     before = {metric: measured(metric.name) for metric in names.METRICS if metric.kind == "histogram"}
     open_request(client="ann")
     count_live_audio(0.5)
@@ -60,6 +60,7 @@ def test_a_live_session_is_no_request_of_some_length(measured: Measured) -> None
     assert {metric: measured(metric.name) for metric in before} == before
     assert measured("asr.live.audio")[("ann",)] == 0.75
     assert measured("asr.admission.rejections")[("too_many_sessions",)] == 1
+    assert measured("asr.live.errors")[("too_many_sessions",)] == 1
 
 
 def test_counters_begin_at_zero(measured: Measured) -> None:
