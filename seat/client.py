@@ -47,8 +47,7 @@ class Unreachable(NoTranscript):
 
     def __init__(self, *, url: str, reason: str) -> None:
         super().__init__(
-            f"No server answers at {url} ({reason}). Check the address, start a seat there with 'seat serve', "
-            "or leave out --url to use a model in this process."
+            f"No server answers at {url} ({reason}). Check the address, or start a seat there with 'seat serve'."
         )
 
 

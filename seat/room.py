@@ -127,7 +127,7 @@ def told(card: Card | None, seat: Seat | None, cap: int | None) -> str:
     """The arithmetic in a table, for people."""
     lines = ["There is no NVIDIA card that this process can use."] if card is None else _card_lines(card)
     if seat is None:
-        lines.append("no seat runs that was asked for its figures")
+        lines.append("No seat answers, so its own figures are missing: start one, or name its --url.")
     else:
         lines += [_line("seat at rest", seat.rest), _line("seat at most", seat.peak)]
     lines.append("seat's cap                      none" if cap is None else _line("seat's cap", cap))

@@ -1,4 +1,11 @@
-"""Say where speech begins and ends in a stream, by its loudness. Knows samples and decibels; no model, no words."""
+"""Say where speech begins and ends in a stream, by its loudness. Knows samples and decibels; no model, no words.
+
+Compared once with Silero's detector (6.2.3, threshold 0.5) on utterances of the bundled model's test set. Of 455 words
+of clean speech neither cut any; at a twentieth of the loudness Silero's cut 4 of 236, this one none; in white noise 10
+dB below the words Silero's cut none of 236, this one 2. This one takes 0.06 ms of a processor for a second of audio,
+Silero's 18 ms: more than a core for 64 sessions. But this one does not tell noise from speech: it was open for 39 % of
+the noises, hums and tones, Silero's for none.
+"""
 
 from __future__ import annotations
 

@@ -228,6 +228,13 @@ def test_a_film_without_sound_is_refused() -> None:
         decoded(sounds.film(None))
 
 
+def test_a_sound_track_without_a_sample_is_refused() -> None:
+    """Case 18: an index that announces sound, and nothing behind it, is no recording of nothing."""
+    file = sounds.fragmented_mp4(sounds.chirp(SECONDS, 48_000))
+    with pytest.raises(UndecodableAudio, match="holds nothing"):
+        decoded(file[: file.index(b"moof") - 4])
+
+
 @pytest.mark.parametrize("name", ["mp3", "mpeg", "mpga", "ogg", "oga", "opus", "wav", "webm", "flac", "aac"])
 def test_a_truncated_file_is_heard_as_far_as_it_goes(name: str) -> None:
     """An upload that broke off is worth its beginning."""

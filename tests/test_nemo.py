@@ -84,6 +84,22 @@ def test_the_demo_model_hears_what_nemos_transcribe_hears(
         _compare(demo, recognition, waveform, answer)
 
 
+def test_clips_below_a_second_are_heard_as_by_nemo(
+    demo: NemoRecognizer, clips: dict[str, tuple[Waveform, str]], tmp_path: Path
+) -> None:
+    """Both put silence on both sides of them: `transcribe()` itself, and the one window that we plan."""
+    from seat.gpu.checkpoint import DEMO
+
+    hello = min((waveform for waveform, _ in clips.values()), key=len)
+    waveforms = [hello[-round(seconds * SAMPLE_RATE) :].copy() for seconds in (0.4, 0.7, 0.95)]
+    answers = _reference(DEMO, waveforms, tmp_path)["alone"]
+    assert any(answer["text"] for answer in answers)
+    for waveform, answer in zip(waveforms, answers, strict=True):
+        (window,) = plan(len(waveform), WindowLimits.of_seconds(20, (6, 4)), lambda _, last: last)
+        padded = window.cut(waveform)
+        _compare(demo, demo.recognize([padded])[0], padded, answer)
+
+
 def test_a_tdt_model_hears_in_a_batch_what_nemo_hears_alone(
     load_nemo: Callable[..., NemoRecognizer], tmp_path: Path
 ) -> None:

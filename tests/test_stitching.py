@@ -163,6 +163,16 @@ def test_windows_hear_what_one_pass_hears(
         assert word.start_s == pytest.approx(gap_s + number * (0.4 + gap_s), abs=0.081)
 
 
+@pytest.mark.parametrize("core_s, context_s", [(3, (2, 2)), (10, (2, 2)), (20, (6, 4))])
+def test_five_minutes_of_speech_have_no_hole(core_s: float, context_s: tuple[float, float]) -> None:
+    """Whatever the windows: every word, the last one at its place, and never a second without one."""
+    digits = [number * number % 10 for number in range(300)]
+    words = _transcribe(speech(digits), WindowLimits.of_seconds(core_s, context_s)).words
+    assert [SPOKEN[digit] for digit in digits] == [word.text for word in words]
+    assert words[-1].end_s == pytest.approx(0.6 + 299 + 0.4, abs=1)
+    assert max(after.start_s - before.end_s for before, after in pairwise(words)) < 1
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     digits=st.lists(st.integers(0, 9), min_size=1, max_size=90),

@@ -24,7 +24,7 @@ class NotInstalled(SeatError):
     """A library that only this needs is missing."""
 
     def __init__(self, *, missing: str) -> None:
-        super().__init__(f"'seat ab' needs {missing}. Install it with: pip install 'seat[ab]'")
+        super().__init__(f"'seat ab' needs {missing}. Install it in a clone of seat with: pip install '.[ab]'")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
