@@ -33,6 +33,9 @@ PAUSE_S: Final = 1.5
 LONG_TURN_S, BREATH_S = 30.0, 0.24
 """A turn longer than this ends at the next such gap between two tokens: somebody who reads aloud never pauses."""
 
+MOST_TURNS: Final = 64
+"""Turns that may wait to be heard: one without any audio counts for nothing among the seconds that may wait."""
+
 ONSET_S: Final = 0.2
 """Seconds by which a detector tells late that speech has begun, at most."""
 
@@ -129,12 +132,13 @@ class LiveSession:
         return bool(self._open) and self._open[-1].stop is None
 
     async def append(self, samples: Waveform) -> None:
-        """Take in the next samples; while as much waits to be heard as may wait, wait too."""
+        """Take in the next samples, if any; while as much waits to be heard as may wait, wait too."""
+        while len(self._open) > MOST_TURNS:
+            await self._has_room()
         for first in range(0, len(samples), BLOCK):
             block = samples[first : first + BLOCK]
             while self.waiting_s > self._most_waiting_s:
-                self._room.clear()
-                await self._room.wait()
+                await self._has_room()
             if self._detector is None and not self._listening:
                 self._begin(self._tape.end)
             self._tape.append(block)
@@ -144,6 +148,11 @@ class LiveSession:
                 await self._change(change.at, speaking=change.speaking)
             self._look()
             await asyncio.sleep(0)
+
+    async def _has_room(self) -> None:
+        """Wait until something has been heard, or forgotten."""
+        self._room.clear()
+        await self._room.wait()
 
     def commit(self) -> int:
         """End the turn here, and begin another; returns its number. What has come so far will be its `Whole`."""

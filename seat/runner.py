@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,9 +40,14 @@ class Runner:
         self._executor, self._recognizer, self._governor, self._clock = executor, recognizer, governor, clock
         self._lost = False
 
-    async def pad(self, entries: Sequence[Entry]) -> object:
-        """Lay the windows of a batch side by side, in a thread of its own, while another batch computes."""
-        return await asyncio.to_thread(self._recognizer.pad, [entry.waveform for entry in entries])
+    async def pad(self, entries: Sequence[Entry]) -> object | None:
+        """Lay the windows of a batch side by side, in a thread of its own, while another batch computes.
+
+        Where that fails, there is None: it is done on the GPU thread then, and a fault there is one of the batch.
+        """
+        with contextlib.suppress(Exception):
+            return await asyncio.to_thread(self._recognizer.pad, [entry.waveform for entry in entries])
+        return None
 
     def submit(self, entries: Sequence[Entry], padded: object | None = None) -> Job[Outcome]:
         """Put a batch into the GPU thread's line.

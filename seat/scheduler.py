@@ -301,8 +301,8 @@ class Scheduler:
 
     def _take(self, attempt: _Attempt) -> None:
         """Take what begins to run out of where it was chosen from."""
-        if attempt.tries:
-            self._again.popleft()
+        if attempt.tries:  # where all its members have gone since it began, it is there no more
+            self._again = deque(rest for rest in self._again if rest[0] is not attempt.batch)
         else:
             self._queue.take(attempt.batch)
             self._taken += attempt.batch

@@ -45,7 +45,16 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def run_in_executor(self, _executor: object, call: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         """What would run in a thread runs here, a moment later."""
         future = self.create_future()
-        self.call_later(SWITCH_S, lambda: future.cancelled() or future.set_result(call(*args)))
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(call(*args))
+            except Exception as fault:  # noqa: BLE001  who waits for the thread hears of it
+                future.set_exception(fault)
+
+        self.call_later(SWITCH_S, run)
         return future
 
 

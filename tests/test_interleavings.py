@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
+from typing import Literal
 
 import numpy as np
 from hypothesis import given, settings
@@ -22,8 +23,8 @@ from seat.scheduler import Scheduler, SchedulerStatistics
 from tests.fakes import FakeMeter, FakeRecognizer, hear, speech
 from tests.simulated import SimulatedExecutor, simulate
 
-POISON, HUNGER = 7, 8
-"""Digits on which the model here raises, or asks for more memory than there is."""
+POISON, HUNGER, AWKWARD = 7, 8, 6
+"""Digits on which the model here raises, asks for more memory than there is, or cannot be padded ahead."""
 
 FOR_EVER_S = 1000.0
 """Longer than all there is to do takes."""
@@ -39,7 +40,7 @@ class Request:
     at_s: float
     windows: tuple[int, ...]
     """The digit said in each."""
-    carried: bool
+    how: Literal["side by side", "carried", "live"]
     gone_after_s: float
     patience_s: float
 
@@ -55,6 +56,8 @@ class Traffic:
     """The batch in which the device is lost."""
     ends_at_s: float
     idle_s: float | None
+    stuck: list[bool]
+    """Whether the weights cannot be brought back, each time in turn."""
 
 
 @dataclass
@@ -71,7 +74,7 @@ REQUESTS = st.builds(
     Request,
     at_s=st.floats(0, 20),
     windows=st.lists(st.integers(0, 9), min_size=1, max_size=6).map(tuple),
-    carried=st.booleans(),
+    how=st.sampled_from(["side by side", "carried", "live"]),
     gone_after_s=st.one_of(st.just(math.inf), st.floats(0, 8)),
     patience_s=st.one_of(st.just(math.inf), st.floats(0.5, 30)),
 )
@@ -82,12 +85,37 @@ TRAFFIC = st.builds(
     lost_in_batch=st.one_of(st.none(), st.integers(1, 8)),
     ends_at_s=st.one_of(st.just(FOR_EVER_S), st.floats(0, 20)),
     idle_s=st.one_of(st.none(), st.floats(0.01, 5)),
+    stuck=st.lists(st.booleans(), min_size=1, max_size=4),
 )
 
 
 def _window(digit: int) -> Waveform:
     """Longer by its digit, so that batches are padded."""
     return np.resize(speech([digit]), (2 * SAMPLE_RATE) + 1000 * digit)
+
+
+def _digits(waveforms: Sequence[Waveform]) -> list[int]:
+    return [(len(waveform) - 2 * SAMPLE_RATE) // 1000 for waveform in waveforms]
+
+
+class Moody(FakeRecognizer):
+    """Cannot always pad ahead, nor always bring its weights back."""
+
+    stuck: Iterator[bool] = cycle([False])
+
+    def pad(self, waveforms: Sequence[Waveform]) -> list[Waveform]:
+        """Raise on one digit."""
+        if AWKWARD in _digits(waveforms):
+            message = "not enough memory: you tried to allocate"
+            raise RuntimeError(message)
+        return super().pad(waveforms)
+
+    def restore(self) -> None:
+        """Raise where it is its turn to."""
+        if next(self.stuck):
+            message = "they do not come back"
+            raise ValueError(message)
+        super().restore()
 
 
 def _recognizer(traffic: Traffic) -> FakeRecognizer:
@@ -97,7 +125,7 @@ def _recognizer(traffic: Traffic) -> FakeRecognizer:
     def before(waveforms: Sequence[Waveform]) -> None:
         nonlocal batches
         batches += 1
-        digits = [(len(waveform) - 2 * SAMPLE_RATE) // 1000 for waveform in waveforms]
+        digits = _digits(waveforms)
         if batches == traffic.lost_in_batch:
             message = "CUDA error: an illegal memory access was encountered"
             raise RuntimeError(message)
@@ -107,7 +135,9 @@ def _recognizer(traffic: Traffic) -> FakeRecognizer:
             raise ValueError(message)
         meter.hunger(100 if HUNGER in digits else 4)(waveforms)
 
-    return FakeRecognizer(before=before, meter=meter)
+    moody = Moody(before=before, meter=meter)
+    moody.stuck = cycle(traffic.stuck)
+    return moody
 
 
 async def _play(traffic: Traffic) -> Seen:
@@ -129,9 +159,15 @@ async def _play(traffic: Traffic) -> Seen:
     async def call(request: Request) -> Heard:
         await asyncio.sleep(request.at_s)
         windows, deadline_at = [_window(digit) for digit in request.windows], clock() + request.patience_s
-        if request.carried:
-            chunks = [Chunk(waveform=window, first=0, stop=None) for window in windows]
+        chunks = [Chunk(waveform=window, first=0, stop=None) for window in windows]
+        if request.how == "carried":
             return await scheduler.carry(chunks, deadline_at=deadline_at)
+        if request.how == "live":
+            began_at, results = clock(), []
+            for chunk in chunks:
+                recognition, _, ran = await scheduler.proceed(chunk, deadline_at=deadline_at)
+                results.append((recognition, ran))
+            return Heard.of(results, began_at)
         return await scheduler.recognize(windows, deadline_at=deadline_at)
 
     async def caller(request: Request) -> Heard:
@@ -155,7 +191,7 @@ def _owed(request: Request, answer: Heard | BaseException, traffic: Traffic) -> 
         return heard == [hear(_window(digit)).tokens for digit in request.windows]
     return {
         TimeoutError: request.gone_after_s < math.inf,
-        RecognitionFailed: POISON in request.windows,
+        RecognitionFailed: POISON in request.windows or (traffic.idle_s is not None and any(traffic.stuck)),
         MemoryLimit: HUNGER in request.windows,
         DeviceLost: traffic.lost_in_batch is not None,
         ShuttingDown: traffic.ends_at_s < FOR_EVER_S,

@@ -11,7 +11,7 @@ import pytest
 
 from seat.batches import Ran
 from seat.errors import RecognitionFailed
-from seat.live import Hear, LiveSession
+from seat.live import MOST_TURNS, Hear, LiveSession
 from seat.memory import Footprint
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Recognizer, Waveform
 from seat.tape import LiveWindow
@@ -228,6 +228,31 @@ async def test_who_speaks_faster_than_is_heard_waits() -> None:
     await session.live.end()
     await running
     assert session.finals == ["one two three four five six seven eight nine"]
+
+
+async def test_who_ends_turns_faster_than_they_are_told_waits() -> None:
+    """Turns without audio are bounded too: for who reads them slowly they would pile up."""
+    gate = asyncio.Event()
+
+    async def tell(_event: Event) -> None:
+        await gate.wait()
+
+    live = LiveSession(hearing(FakeRecognizer()), VOCABULARY, WINDOW, tell, turns=None, most_waiting_s=30)
+
+    async def end_turns() -> None:
+        for _ in range(1000):
+            await live.append(quiet(0))
+            live.commit()
+
+    running, ending = asyncio.create_task(live.run()), asyncio.create_task(end_turns())
+    done, _ = await asyncio.wait({ending}, timeout=0.2)
+    assert not done
+    assert live.turn <= MOST_TURNS + 2
+    gate.set()
+    await ending
+    await live.end()
+    await running
+    assert live.turn == 1001
 
 
 async def test_memory_does_not_grow_with_the_stream() -> None:

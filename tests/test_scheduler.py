@@ -5,13 +5,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from seat.errors import DeviceLost, ExceedsMemory, MemoryLimit, QueueFull, RecognitionFailed, ShuttingDown
-from seat.executor import Executor
+from seat.executor import Executor, Job
 from seat.memory import Governor
 from seat.meter import MIB
 from seat.queueing import QueueLimits
@@ -143,6 +143,46 @@ async def test_the_next_batch_stands_ready_while_one_runs() -> None:
         await asyncio.gather(*tasks)
     assert recognizer.padded[:2] == [[len(file[0])], [len(clip)]]
     assert recognizer.batches[1] == [len(clip)]
+
+
+class ByHand:
+    """Stands in for `seat.executor.Executor`: the test runs each job, and lets its end be known when it likes."""
+
+    def __init__(self) -> None:
+        self.jobs: asyncio.Queue[Job[Any]] = asyncio.Queue()
+
+    def submit(self, call: Callable[[], Any]) -> Job[Any]:
+        """Hand it to the test."""
+        job = Job(call)
+        self.jobs.put_nowait(job)
+        return job
+
+    async def next(self) -> Callable[[], None]:
+        """Run what is next in line; what is returned tells the scheduler."""
+        tell = (await asyncio.wait_for(self.jobs.get(), 10)).run("by hand")
+        assert tell is not None
+        return tell
+
+
+async def test_who_leaves_a_batch_that_has_begun_takes_no_other_along() -> None:
+    """What failed before runs again behind what runs; its waiter leaves after it has begun and before that is known."""
+
+    def fail(waveforms: Sequence[Waveform]) -> None:
+        if len(waveforms) > 1:
+            raise ValueError
+
+    hand, losses = ByHand(), list[BaseException]()
+    async with _over(cast("Executor", hand), FakeRecognizer(before=fail), on_lost=losses.append) as scheduler:
+        callers = [asyncio.create_task(scheduler.recognize([speech([digit])])) for digit in (1, 2, 3)]
+        (await hand.next())()
+        first, second = await hand.next(), await hand.next()
+        callers[1].cancel()
+        await asyncio.wait(callers, timeout=0.1)
+        first()
+        second()
+        (await hand.next())()
+        (await asyncio.wait_for(callers[0], 10), await asyncio.wait_for(callers[2], 10))
+    assert losses == []
 
 
 async def test_what_would_be_late_is_refused_before_it_is_read() -> None:

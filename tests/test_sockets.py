@@ -15,7 +15,7 @@ from seat.live import LiveSession
 from seat.recognizer import Chunk
 from seat.tape import LiveWindow
 from seat.turn import Words
-from seat.web.sockets import LARGEST_MESSAGE, CloseCode, Socket, Wire, parse, told
+from seat.web.sockets import LARGEST_MESSAGE, MOST_LEVELS, MOST_VALUES, CloseCode, Socket, Wire, parse, told
 from tests.fakes import VOCABULARY
 
 
@@ -108,3 +108,18 @@ async def test_messages_are_bounded() -> None:
     for text in ("", "[]", "{}", '{"type":[]}', "[" * 100_000):
         with pytest.raises(InvalidEvent):
             parse(text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[" * MOST_LEVELS + "]" * MOST_LEVELS,
+        "[1" + ",1" * MOST_VALUES + "]",
+        "[1" + ",[[{}]]" * (MOST_VALUES // 3) + "]",
+    ],
+    ids=["deep", "many", "many and deep"],
+)
+def test_no_event_holds_so_much(value: str) -> None:
+    """It would stop the event loop while it is read, or break off where an error repeats it."""
+    with pytest.raises(InvalidEvent):
+        parse(f'{{"type":"close","more":{value}}}')

@@ -153,9 +153,7 @@ def _listed(form: Form, name: str) -> Iterable[str]:
     """Read a list however clients write one: repeated fields, a JSON array, or commas."""
     for value in form.fields.get(name, ()):
         items = _from_json(value) if value.startswith("[") else value.split(",")
-        # JSON may hold half a character, which no answer can repeat.
-        written = (str(item) for item in (items if isinstance(items, list) else [items]))
-        names = (name.encode(errors="replace").decode().strip() for name in written)
+        names = (str(item).strip() for item in (items if isinstance(items, list) else [items]))
         yield from (name for name in names if name)
 
 

@@ -102,6 +102,7 @@ def _hints(fault: Exception) -> dict[str, str]:
 
 
 def _problem(status: int, message: str, param: str | None, code: str | None, headers: dict[str, str]) -> Problem:
+    message = message.encode(errors="replace").decode()  # JSON may bring half a character, which no answer can repeat
     error = {"message": message, "type": _type_of(status), "param": param, "code": code}
     return Problem(status=status, error=error, headers=headers)
 

@@ -27,7 +27,7 @@ from seat.turn import Event, Failed, Whole, Words
 from seat.vad import Turns
 from seat.web.keys import check_key, shown_key
 from seat.web.problems import problem_of
-from seat.web.sockets import CLOSE_CODES, Reason, Socket, Wire, accept, attend, feed, note_session, parse, parsed, told
+from seat.web.sockets import CLOSE_CODES, Reason, Socket, Wire, accept, attend, feed, note_session, parsed, told
 
 KEY_WITHIN_S: Final = 10.0
 """Seconds that a client which has not shown a key may take to show one."""
@@ -73,7 +73,7 @@ async def _key_within(wire: Wire) -> str:
     try:
         async with asyncio.timeout(KEY_WITHIN_S):
             message = await wire.receive()
-        return str(parse(message).get("key") or "") if isinstance(message, str) else ""
+            return str((await parsed(message)).get("key") or "") if isinstance(message, str) else ""
     except TimeoutError as fault:
         raise InvalidApiKey(given=False) from fault
 

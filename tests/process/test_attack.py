@@ -50,6 +50,12 @@ def test_json_that_breaks_the_parser_is_a_bad_value(fake: FakeSeat, value: bytes
     assert answer.json()["error"]["code"] == "unsupported_value"
 
 
+def test_no_error_repeats_half_a_character(fake: FakeSeat) -> None:
+    """Whatever field it came in: an answer that cannot be written is a fault of ours."""
+    answer = send(fake, part("chunking_strategy", rb'{"type": "\ud800"}') + REST)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "chunking_strategy")
+
+
 @pytest.mark.parametrize("host", ["a:b", "a:99999999"])
 def test_a_host_without_a_sane_port_is_no_fault_of_ours(fake: FakeSeat, host: str) -> None:
     """The error's sentence names the path, which needs no host."""
