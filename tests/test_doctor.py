@@ -110,7 +110,7 @@ def test_the_worst_decides() -> None:
 class Deaf(FakeRecognizer):
     """Hears a word in everything, silence included."""
 
-    def recognize(self, waveforms: Sequence[Waveform], padded: object | None = None) -> list[Recognition]:
+    def recognize(self, waveforms: Sequence[Waveform], _padded: object | None = None) -> list[Recognition]:
         """Say the same of each."""
         return [Recognition(tokens=(1,), frames=(1,), durations=(5,), confidences=(0.9,)) for _ in waveforms]
 
