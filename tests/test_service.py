@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 
 import numpy as np
 import pytest
-import soundfile
 from structlog.testing import capture_logs
 
 from seat import settings
@@ -29,13 +28,12 @@ from seat.errors import (
 from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, Recognition, Recognizer, Waveform
 from seat.service import Service, State
+from seat.wav import wav
 from tests.fakes import SPOKEN, FakeMeter, FakeRecognizer, Hunger, speech
 
 
 def _wav(waveform: Waveform) -> io.BytesIO:
-    file = io.BytesIO()
-    soundfile.write(file, waveform, SAMPLE_RATE, format="WAV", subtype="PCM_16")
-    return file
+    return io.BytesIO(wav(waveform))
 
 
 def _service(recognizer: Recognizer, failures: list[BaseException] | None = None, **values: object) -> Service:
