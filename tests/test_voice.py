@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from seat.loudness import FRAME
 from seat.recognizer import SAMPLE_RATE, Waveform
-from seat.stitching import Join, stitch
+from seat.stitching import Join
 from seat.voice import AUTO, PACKED_GAP, Chunking, packed, speech_stretches
 from seat.windows import WindowLimits, plan_within, quietest_point
 from tests.fakes import SPOKEN, VOCABULARY, FakeRecognizer, hear, speech
+from tests.stitched import stitch
 
 LIMITS = WindowLimits.of_seconds(7, (2, 2))
 

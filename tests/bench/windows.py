@@ -27,9 +27,9 @@ from seat.demo.recipe.mix import Composer, Voice, voices, word_pause
 from seat.demo.recipe.mix import Word as SaidWord
 from seat.gpu import nemo
 from seat.recognizer import SAMPLE_RATE, Recognition, Recognizer, Waveform
-from seat.stitching import stitch
 from seat.transcript import Transcript
 from seat.windows import Window, WindowLimits, plan, quietest_point
+from tests.stitched import stitch
 
 SINGLE_PASS_S = 800
 """Longest audio that is also recognized in one pass."""
