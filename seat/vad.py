@@ -1,4 +1,7 @@
-"""Say where speech begins and ends in a stream, by its loudness. Knows samples and decibels; no model, no words."""
+"""Say where speech begins and ends in a stream, by its loudness. Knows samples and decibels; no model, no words.
+
+What is speech is told from the noise of the last seconds: of what comes nothing is known. A file has `seat.voice`.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Origin:
     batches: int = 0
     """Batches that have served it; counted on the GPU thread alone."""
     remainder: _Remainder = field(default_factory=_Remainder)
-    """Those beyond `SPANS_PER_REQUEST`."""
+    """Those beyond `names.SPANS_PER_REQUEST`."""
     _ended: Lock = field(default_factory=Lock)
     """Taken, once and for all, by whoever ends the span in the queue."""
 
