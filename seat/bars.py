@@ -75,7 +75,7 @@ class Bars:
         self._progress.update(self._files, completed=self._ended, state=f"{self._ended} of {self._count}")
 
     def heard(self, done_s: float, all_s: float) -> None:
-        """Show how much of the audio is recognized; a `seat.transcriber.Progress`."""
+        """Show how much of the audio is recognized; a `seat.hearing.Progress`."""
         if self._alone:
             self._progress.update(self._audio, completed=done_s, total=all_s, state=f"{done_s:.0f} of {all_s:.0f} s")
 

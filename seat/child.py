@@ -67,9 +67,7 @@ class Child:
             settings: Variables for it beside those of this process; None takes one away.
         """
         self._settings = dict.fromkeys(KEYS) | dict(settings) | {"SEAT_LOG_FORMAT": "json"}
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = str(probe.getsockname()[1])
+        self._port = str(free_port())
         self.url = f"http://127.0.0.1:{self._port}/v1"
 
     def __enter__(self) -> Self:
@@ -122,6 +120,13 @@ class Child:
             if '"cannot_start"' in line:
                 return str(json.loads(line)["reason"])
         return "Its last lines:\n" + "\n".join(lines[-LAST_LINES:])
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -27,7 +27,8 @@ def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _seconds(seconds: float) -> float:
+def rounded(seconds: float) -> float:
+    """The same, in seconds."""
     return milliseconds(seconds) / 1000
 
 
@@ -77,13 +78,13 @@ def verbose_json(
     answer: dict[str, Any] = {
         "task": task,
         "language": transcript.language,
-        "duration": _seconds(transcript.duration_s),
+        "duration": rounded(transcript.duration_s),
         "text": transcript.text,
     }
     if "segment" in granularities:
         answer["segments"] = [_segment(number, segment) for number, segment in enumerate(transcript.segments)]
     if "word" in granularities:
-        answer["words"] = [_word(word) for word in transcript.words]
+        answer["words"] = [timed(word) for word in transcript.words]
     return answer | {"usage": _usage(transcript)}
 
 
@@ -92,11 +93,12 @@ def _usage(transcript: Transcript) -> dict[str, Any]:
     return {"type": "duration", "seconds": math.ceil(transcript.duration_s)}
 
 
-def _word(word: Word) -> dict[str, Any]:
+def timed(word: Word) -> dict[str, Any]:
+    """A word with its times, as every answer tells it."""
     return {
         "word": word.text,
-        "start": _seconds(word.start_s),
-        "end": _seconds(word.end_s),
+        "start": rounded(word.start_s),
+        "end": rounded(word.end_s),
         "confidence": round(word.confidence, 4),
     }
 
@@ -106,8 +108,8 @@ def _segment(number: int, segment: Segment) -> dict[str, Any]:
     return {
         "id": number,
         "seek": 0,
-        "start": _seconds(segment.start_s),
-        "end": _seconds(segment.end_s),
+        "start": rounded(segment.start_s),
+        "end": rounded(segment.end_s),
         "text": segment.text,
         "tokens": list(segment.tokens),
         "temperature": 0.0,

@@ -24,12 +24,12 @@ FIGURES: dict[Metric, Wanted] = {
     names.MEMORY_REST: lambda now: now.memory.rest if now.memory else None,
     names.MEMORY_PEAK: lambda now: now.memory.peak if now.memory else None,
     names.OOM_REJECTIONS: lambda now: now.memory.refusals if now.memory else 0,
-    names.QUEUE_LENGTH: lambda now: now.queue.requests if now.queue else 0,
-    names.QUEUE_WINDOWS: lambda now: now.queue.windows if now.queue else 0,
-    names.QUEUE_AUDIO: lambda now: now.queue.audio_s if now.queue else 0,
+    names.QUEUE_LENGTH: lambda now: now.work.queue.requests if now.work else 0,
+    names.QUEUE_WINDOWS: lambda now: now.work.queue.windows if now.work else 0,
+    names.QUEUE_AUDIO: lambda now: now.work.queue.audio_s if now.work else 0,
     names.LIVE_SESSIONS: lambda now: now.streams.open if now.streams else 0,
     names.LIVE_WAITING: lambda now: now.streams.waiting_s if now.streams else 0,
-    names.CALL_RUNNING: lambda now: now.running_s,
+    names.CALL_RUNNING: lambda now: now.thread.running_s,
 }
 """What is one number of a seat."""
 
@@ -67,7 +67,8 @@ def _figure(service: Service, wanted: Wanted) -> Iterable[Reading]:
 
 
 def _reported(service: Service, told: Told) -> Iterable[Reading]:
-    return _plain(told(service.reported()) if service.reported else None)
+    reported = service.reported()
+    return _plain(told(reported) if reported else None)
 
 
 def _plain(value: float | None) -> Iterable[Reading]:

@@ -82,9 +82,8 @@ class Hearing:
         """
         self._tell_progress()
         heard = await self._hear(scheduler, deadline_at) if self._windows else _NOTHING
-        if self._next != len(
-            self._windows
-        ):  # a callback that raises is logged by the loop, and nobody else hears of it
+        if self._next != len(self._windows):
+            # A callback that raised has been logged by the loop, and nobody else has heard of it.
             message = f"words of {self._next} of {len(self._windows)} windows"
             raise RuntimeError(message)
         return heard

@@ -18,11 +18,12 @@ from typing import Final
 from seat.batches import Ran
 from seat.errors import DeviceLost, SeatError, ShuttingDown
 from seat.recognizer import NOTHING, SAMPLE_RATE, Chunk, Recognition, Vocabulary, Waveform
-from seat.tape import LiveWindow, Tape
+from seat.tape import Tape
 from seat.telemetry import count_live_audio
 from seat.turn import Event, Failed, Started, Stopped, Whole, Words
 from seat.utterance import Utterance, split
 from seat.vad import SpeechDetector, Turns
+from seat.windows import LiveWindow
 
 BLOCK: Final = SAMPLE_RATE // 2
 """Samples taken in at once: the event loop gets its turn after some tenths of a millisecond."""

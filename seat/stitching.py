@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from seat.recognizer import NOTHING, SAMPLE_RATE, Recognition, Vocabulary, cut, joined
 from seat.transcript import Transcript, Word
 from seat.windows import Window
-from seat.words import last_begin, sentences, spoken_words
+from seat.words import last_begin, sentences, spoken_words, without_overlap
 
 Join = Literal["independent", "carried"]
 """Windows side by side, words kept by their times; or one after the other, the decoder going on from core to core."""
@@ -58,22 +58,6 @@ class Stitcher:
         """All settled words, in sentences; sorted by time, without overlap."""
         apart = without_overlap(self._settled, self._frame_s)
         return Transcript(segments=sentences(apart), duration_s=self._audio_s, language=self._language)
-
-
-def stitch(  # noqa: PLR0913  what a Stitcher takes, and the recognitions
-    windows: Sequence[Window],
-    recognitions: Sequence[Recognition],
-    vocabulary: Vocabulary,
-    *,
-    samples: int,
-    language: str,
-    join: Join = "independent",
-) -> Transcript:
-    """Join what was heard in all windows of a file, one recognition for each; arguments as for `Stitcher`."""
-    stitcher = Stitcher(windows, vocabulary, samples=samples, language=language, join=join)
-    for _, recognition in zip(windows, recognitions, strict=True):
-        stitcher.take(recognition)
-    return stitcher.transcript()
 
 
 class _Independent:
@@ -146,14 +130,3 @@ def _same(one: Word, other: Word, frame_s: float) -> bool:
 
 def _letters(word: Word) -> str:
     return "".join(character for character in word.text.casefold() if character.isalnum())
-
-
-def without_overlap(words: Sequence[Word], frame_s: float) -> Iterator[Word]:
-    """Move starts and ends that overlap, keeping every word at least one frame long."""
-    reached_s = 0.0
-    begins_s = [word.start_s for word in words[1:]]
-    for word, next_s in zip(words, [*begins_s, math.inf][: len(words)], strict=True):
-        start_s = max(word.start_s, reached_s)
-        end_s = max(min(word.end_s, next_s), start_s + frame_s)
-        reached_s = end_s
-        yield replace(word, start_s=start_s, end_s=end_s)

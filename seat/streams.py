@@ -12,10 +12,10 @@ from seat.errors import TooManySessions
 from seat.live import LiveSession
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Vocabulary
 from seat.scheduler import Scheduler
-from seat.tape import LiveWindow
 from seat.telemetry import speaking
 from seat.turn import Event
 from seat.vad import Turns
+from seat.windows import LiveWindow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,34 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from seat.recognizer import SAMPLE_RATE, Waveform
+from seat.recognizer import Waveform
 from seat.windows import SHORTEST, SILENCE_LEVEL
 
 _SAMPLE_NBYTES = 2
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LiveWindow:
-    """What the encoder hears at once, in samples; each a multiple of an encoder frame."""
-
-    left: int
-    """Context before the chunk."""
-    chunk: int
-    """Whose words become firm."""
-    right: int
-    """Context behind it."""
-    frame: int
-    """Samples of an encoder frame."""
-
-    @classmethod
-    def of_seconds(cls, seconds: tuple[float, float, float], frame: int) -> LiveWindow:
-        """From the setting's seconds, rounded to whole frames."""
-        left, chunk, right = (round(part * SAMPLE_RATE / frame) * frame for part in seconds)
-        return cls(left=left, chunk=max(frame, chunk), right=right, frame=frame)
 
 
 class Tape:

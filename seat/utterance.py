@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from seat.recognizer import NOTHING, Recognition, Vocabulary, cut, joined
-from seat.stitching import without_overlap
 from seat.transcript import Word
-from seat.words import last_begin, spoken_words
+from seat.words import last_begin, spoken_words, without_overlap
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

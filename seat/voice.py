@@ -1,7 +1,7 @@
-"""Tell speech from silence by loudness, and cut audio there. Knows samples and levels; no model.
+"""Tell speech from silence in a whole file, by loudness, and cut it there. Knows samples and levels; no model.
 
 What is speech is told from the file's own range, so that a quiet recording is cut like a loud one: a threshold of 0 is
-the level of its quietest frames, 1 that of its loudest.
+the level of its quietest frames, 1 that of its loudest. A stream, whose range nobody knows yet, has `seat.vad`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from seat.loudness import FRAME, levels_db
 from seat.recognizer import SAMPLE_RATE, Waveform
-
-FRAME: Final = SAMPLE_RATE // 50
-"""Samples over which loudness is averaged: 20 ms, as voice detectors commonly do."""
 
 BLOCK_FRAMES: Final = 3000
 """Frames that are looked at together: a minute, so that an hour needs no second copy of itself."""
@@ -92,13 +90,8 @@ def packed(stretches: Sequence[Stretch], longest: int) -> list[Stretch]:
 
 
 def _levels(audio: Waveform) -> NDArray[np.float64]:
-    """Decibels below full scale of every frame; one bit of noise where there is digital silence."""
+    """Decibels of every frame; the last one is filled up with its last sample."""
     step = BLOCK_FRAMES * FRAME
-    powers = [_powers(audio[first : first + step]) for first in range(0, len(audio), step)]
-    return 10 * np.log10(np.maximum(np.concatenate(powers or [np.zeros(0)]), 1.0) / 32_768**2)
-
-
-def _powers(block: Waveform) -> NDArray[np.float64]:
-    whole = np.pad(block.astype(np.float64), (0, -len(block) % FRAME), "edge")
-    powers: NDArray[np.float64] = np.square(whole).reshape(-1, FRAME).mean(axis=1)
-    return powers
+    blocks = (audio[first : first + step] for first in range(0, len(audio), step))
+    levels = [levels_db(np.pad(block, (0, -len(block) % FRAME), "edge")) for block in blocks]
+    return np.concatenate(levels or [np.zeros(0)])

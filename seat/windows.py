@@ -87,6 +87,26 @@ class WindowLimits:
         return self.left + self.core + self.right
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LiveWindow:
+    """How large windows of a stream are, in samples; each a multiple of an encoder frame."""
+
+    left: int
+    """Context before the chunk."""
+    chunk: int
+    """Whose words become firm."""
+    right: int
+    """Context behind it."""
+    frame: int
+    """Samples of an encoder frame."""
+
+    @classmethod
+    def of_seconds(cls, seconds: tuple[float, float, float], frame: int) -> LiveWindow:
+        """From the setting's seconds, rounded to whole frames."""
+        left, chunk, right = (round(part * SAMPLE_RATE / frame) * frame for part in seconds)
+        return cls(left=left, chunk=max(frame, chunk), right=right, frame=frame)
+
+
 def plan(samples: int, limits: WindowLimits, quietest: Callable[[int, int], int], grid: int = 1) -> list[Window]:
     """Cover audio with windows whose cores tile it.
 

@@ -5,8 +5,9 @@ The rules are those of NeMo 3.0.0's `compute_rnnt_timestamps`, at a hundredth of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from seat.recognizer import Recognition, Vocabulary
 from seat.transcript import SENTENCE_ENDS, Segment, Token, Word
@@ -79,6 +80,17 @@ def _spoken(group: _Group, frame_s: float, offset_s: float, audio_s: float) -> W
         confidence=sum(token.probability for token in group.tokens) / len(group.tokens),
         tokens=tuple(group.tokens),
     )
+
+
+def without_overlap(words: Sequence[Word], frame_s: float) -> Iterator[Word]:
+    """Move starts and ends that overlap, keeping every word at least one frame long."""
+    reached_s = 0.0
+    begins_s = [word.start_s for word in words[1:]]
+    for word, next_s in zip(words, [*begins_s, math.inf][: len(words)], strict=True):
+        start_s = max(word.start_s, reached_s)
+        end_s = max(min(word.end_s, next_s), start_s + frame_s)
+        reached_s = end_s
+        yield replace(word, start_s=start_s, end_s=end_s)
 
 
 def sentences(words: Iterable[Word]) -> tuple[Segment, ...]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Callable
-from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import soundfile
 
+from seat.demo import clips as bundled
 from seat.gpu import logs
 from seat.recognizer import Waveform
 from seat.resident import ResidentMeter
 
 if TYPE_CHECKING:
     from seat.gpu.nemo import NemoRecognizer
-
-CLIPS = Path(str(files("seat") / "demo" / "clips"))
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +36,7 @@ def tidy() -> None:
 @pytest.fixture(scope="session")
 def clips() -> dict[str, tuple[Waveform, str]]:
     """The bundled clips by file name: samples and what is said in them."""
-    told = json.loads((CLIPS / "transcripts.json").read_text())
-    return {name: (soundfile.read(CLIPS / name, dtype="int16")[0], entry["text"]) for name, entry in told.items()}
+    return {clip.path.name: (soundfile.read(clip.path, dtype="int16")[0], clip.text) for clip in bundled()}
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ AUDIO_ONLY: Mapping[str, tuple[str, str, str]] = {
     "ts": ("mpegts", "aac", "fltp"),
     "webm": ("webm", "libopus", "flt"),
 }
-"""What `mux` writes by name; video files are in `WITH_VIDEO`."""
+"""What `muxed` writes by name; video files are in `WITH_VIDEO`."""
 
 WITH_VIDEO: Mapping[str, tuple[str, str, str, str]] = {
     # name: container, audio codec, its sample format, video codec

@@ -23,17 +23,11 @@ from seat.app import build_app
 from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
 from seat.service import State
+from seat.wav import wav
 from seat.web.transcriptions import client_deadline_s
 from tests.fakes import FakeRecognizer, speech
 
 PATH = "/v1/audio/transcriptions"
-
-
-def wav(waveform: Waveform) -> bytes:
-    """A 16-bit WAV file."""
-    file = io.BytesIO()
-    soundfile.write(file, waveform, SAMPLE_RATE, format="WAV", subtype="PCM_16")
-    return file.getvalue()
 
 
 CLIP = wav(speech([3, 1, 4]))

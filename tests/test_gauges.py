@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from seat.executor import ExecutorStatistics
 from seat.gauges import FIGURES, TOLD, model, outside, states
 from seat.memory import MemoryStatistics
 from seat.meter import Outside, Reported
 from seat.queueing import QueueStatistics
+from seat.scheduler import SchedulerStatistics
 from seat.service import ServiceStatistics, State
 from seat.streams import StreamStatistics
 from seat.telemetry import names
@@ -18,16 +20,19 @@ from tests.fakes import INFO
 MEMORY = MemoryStatistics(cap=9, rest=5, peak=7, outside=Outside(nbytes=2, source="nvml"), refusals=3, nbytes_per_s=1)
 WARM = ServiceStatistics(
     state=State.READY,
-    running_s=0.5,
+    thread=ExecutorStatistics(calls=1, waiting=0, running_s=0.5, busy_s=2.0),
+    work=SchedulerStatistics(queue=QueueStatistics(requests=1, windows=4, audio_s=60.5), running=1, batches=2),
     memory=MEMORY,
-    queue=QueueStatistics(requests=1, windows=4, audio_s=60.5),
     streams=StreamStatistics(open=2, opened=9, audio_s=30.0, chunks=20, waiting_s=2.5),
+    weights=None,
     info=INFO,
     attention="local",
     graphs="off",
 )
 COLD = ServiceStatistics(
-    state=State.LOADING, running_s=0.0, memory=None, queue=None, streams=None, info=None, attention=None, graphs=None
+    state=State.LOADING,
+    thread=ExecutorStatistics(calls=0, waiting=0, running_s=0.0, busy_s=0.0),
+    **dict.fromkeys(("work", "memory", "weights", "streams", "info", "attention", "graphs")),
 )
 
 

@@ -14,9 +14,9 @@ from seat.errors import RecognitionFailed
 from seat.live import MOST_TURNS, Hear, LiveSession
 from seat.memory import Footprint
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Recognizer, Waveform
-from seat.tape import LiveWindow
 from seat.turn import Event, Failed, Started, Stopped, Whole, Words
 from seat.vad import Turns
+from seat.windows import LiveWindow
 from tests.fakes import VOCABULARY, FakeRecognizer, speech
 
 FRAME = 1280

@@ -13,9 +13,9 @@ from seat.gpu.nemo import NemoRecognizer
 from seat.live import LiveSession
 from seat.recognizer import SAMPLE_RATE, Waveform
 from seat.settings import Settings
-from seat.tape import LiveWindow
 from seat.turn import Whole, Words
 from seat.vad import Turns
+from seat.windows import LiveWindow
 from tests.test_live import hearing
 
 pytestmark = pytest.mark.model

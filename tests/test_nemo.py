@@ -20,10 +20,10 @@ import soxr
 
 from seat.errors import ChecksumMismatch, DeviceUnavailable, ModelUnavailable
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Waveform
-from seat.stitching import stitch
 from seat.transcript import Transcript
 from seat.windows import WindowLimits, plan
 from seat.words import sentences, spoken_words
+from tests.stitched import stitch
 from tests.tiny import build, chirps
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 
 import numpy as np
 import pytest
-import soundfile
 from structlog.testing import capture_logs
 
 from seat import settings
@@ -19,8 +18,6 @@ from seat.errors import (
     CapTooSmall,
     DeadlineExceeded,
     DeviceLost,
-    GraphsUnavailable,
-    MemoryLimit,
     ModelLoading,
     QueueFull,
     RecognitionFailed,
@@ -31,13 +28,12 @@ from seat.errors import (
 from seat.meter import MIB
 from seat.recognizer import SAMPLE_RATE, Recognition, Recognizer, Waveform
 from seat.service import Service, State
+from seat.wav import wav
 from tests.fakes import SPOKEN, FakeMeter, FakeRecognizer, Hunger, speech
 
 
 def _wav(waveform: Waveform) -> io.BytesIO:
-    file = io.BytesIO()
-    soundfile.write(file, waveform, SAMPLE_RATE, format="WAV", subtype="PCM_16")
-    return file
+    return io.BytesIO(wav(waveform))
 
 
 def _service(recognizer: Recognizer, failures: list[BaseException] | None = None, **values: object) -> Service:
@@ -62,14 +58,6 @@ async def test_a_seat_loads_warms_up_and_transcribes() -> None:
         transcript = await service.transcribe(_wav(speech([4, 2])))
     assert transcript.text == "four two"
     assert service.state is State.STOPPING
-
-
-async def test_warm_up_ascends_to_the_longest_window() -> None:
-    """The settings' lengths and the longest window, each once, before the seat is ready."""
-    recognizer = FakeRecognizer()
-    async with _service(recognizer, warmup_seconds="8,1", window_s=20, window_context_s="6,4") as service:
-        await _ready(service)
-    assert recognizer.batches == [[SAMPLE_RATE] * 2] + [[seconds * SAMPLE_RATE] for seconds in (1, 8, 30)]
 
 
 async def test_a_model_that_does_not_load_is_told_to_whoever_runs_the_process() -> None:
@@ -310,25 +298,13 @@ async def test_a_cap_that_cannot_hold_the_model_stops_the_start_and_names_one_th
         assert (await service.transcribe(_wav(speech([8])))).text == "eight"
 
 
-async def test_a_card_that_is_too_small_for_the_warm_up_stops_the_start() -> None:
-    """Its allocator raises while the longest window runs."""
-    meter = FakeMeter()
-    meter.bound(160 * MIB)
-    failures: list[BaseException] = []
-    async with _service(FakeRecognizer(before=meter.hunger(1), meter=meter), failures, mem_cap_mib=160) as service:
-        await _ready(service)
-    (failure,) = failures
-    assert isinstance(failure, CapTooSmall)
-    assert isinstance(failure.__cause__, MemoryLimit)
-
-
 async def test_a_seat_with_a_cap_tells_what_it_promises_and_took() -> None:
     """Cap, rest, the longest window's peak, and what a second costs."""
     meter = FakeMeter()
     async with _service(FakeRecognizer(before=meter.hunger(1), meter=meter), mem_cap_mib=400) as service:
-        assert service.memory is None
+        assert service.statistics().memory is None
         await _ready(service)
-        memory = service.memory
+        memory = service.statistics().memory
     assert memory is not None
     assert (memory.cap, memory.rest, memory.peak) == (400 * MIB, 150 * MIB, (150 + 30) * MIB)
     assert memory.nbytes_per_s == MIB
@@ -341,11 +317,11 @@ async def test_a_seat_tells_what_it_is_and_does_from_the_beginning() -> None:
         before = service.statistics()
         await _ready(service)
         after = await asyncio.to_thread(service.statistics)
-    assert (before.state, before.memory, before.queue, before.info) == (State.LOADING, None, None, None)
-    assert (after.state, after.attention, after.graphs, after.running_s) == (State.READY, "full", "off", 0.0)
+    assert (before.state, before.memory, before.work, before.info) == (State.LOADING, None, None, None)
+    assert (after.state, after.attention, after.graphs, after.thread.running_s) == (State.READY, "full", "off", 0.0)
     assert after.memory is not None
-    assert after.queue is not None
-    assert after.queue.requests == 0
+    assert after.work is not None
+    assert after.work.queue.requests == 0
 
 
 async def test_a_seat_whose_weights_have_left_says_so_and_answers() -> None:
@@ -357,8 +333,9 @@ async def test_a_seat_whose_weights_have_left_says_so_and_answers() -> None:
                 await asyncio.sleep(0.001)
         assert service.live
         assert (await service.transcribe(_wav(speech([3])))).text == "three"
-        assert service.weights is not None
-        assert service.weights.restore_s is not None
+        weights = service.statistics().weights
+        assert weights is not None
+        assert weights.restore_s is not None
 
 
 async def test_a_device_that_is_lost_ends_the_seat() -> None:
@@ -389,55 +366,18 @@ async def test_graphs_are_captured_for_the_largest_batch_and_no_batch_is_larger(
     async with _service(recognizer, cuda_graphs=True, mem_return=False, cuda_graphs_batch=4) as service:
         await _ready(service)
         assert recognizer.captured == [(4, 30 * SAMPLE_RATE)]
+        assert service.statistics().graphs == "full_graph"
         held.armed.set()
         first = asyncio.create_task(service.transcribe(_wav(speech([1]))))
         await asyncio.to_thread(held.begun.wait, 5)
         others = [asyncio.create_task(service.transcribe(_wav(speech([2])))) for _ in range(10)]
         async with asyncio.timeout(5):
-            while service._scheduler is None or service._scheduler.statistics().queue.windows < len(others):
+            while (work := service.statistics().work) is None or work.queue.windows < len(others):
                 await asyncio.sleep(0.001)
         held.armed.clear()
         held.release.set()
         assert [transcript.text for transcript in await asyncio.gather(first, *others)] == ["one", *["two"] * 10]
     assert sorted(len(batch) for batch in recognizer.batches[-3:]) == [2, 4, 4]
-
-
-async def test_graphs_that_find_no_room_stop_the_start_and_name_a_cap() -> None:
-    """As the warm-up does."""
-    failures: list[BaseException] = []
-
-    class Full(FakeRecognizer):
-        def capture(self, rows: int, samples: int) -> None:
-            raise MemoryError(rows, samples)
-
-    graphs = {"cuda_graphs": True, "mem_return": False, "mem_cap_mib": 900}
-    async with _service(Full(), failures, **graphs) as service:
-        await _ready(service)
-    assert isinstance(failures[0], CapTooSmall)
-
-
-@pytest.mark.parametrize("mode", ["no_while_loops", "off"])
-async def test_graphs_that_are_not_in_force_stop_the_start(mode: str) -> None:
-    """NeMo falls back without a word; a setting that is echoed and does nothing costs its operator hours."""
-    failures: list[BaseException] = []
-    recognizer = FakeRecognizer()
-    recognizer.graphs = mode
-    async with _service(recognizer, failures, cuda_graphs=True, mem_return=False) as service:
-        await _ready(service)
-    assert [type(fault) for fault in failures] == [GraphsUnavailable]
-    assert f"'{mode}'" in str(failures[0])
-
-
-async def test_graphs_in_force_are_published() -> None:
-    """With the largest batch and the longest window that they hold."""
-    recognizer = FakeRecognizer()
-    recognizer.graphs = "full_graph"
-    with capture_logs() as events:
-        async with _service(recognizer, cuda_graphs=True, mem_return=False) as service:
-            await _ready(service)
-            assert service.graphs == "full_graph"
-    (captured,) = (event for event in events if event["event"] == "graphs_captured")
-    assert (captured["mode"], captured["batch"]) == ("full_graph", 16)
 
 
 async def test_nothing_of_a_request_outlives_it() -> None:

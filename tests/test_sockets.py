@@ -13,9 +13,9 @@ from litestar.exceptions import WebSocketDisconnect
 from seat.errors import ClientDisconnected, DeviceLost, InvalidEvent, SlowReader
 from seat.live import LiveSession
 from seat.recognizer import Chunk
-from seat.tape import LiveWindow
 from seat.turn import Words
 from seat.web.sockets import LARGEST_MESSAGE, MOST_LEVELS, MOST_VALUES, CloseCode, Socket, Wire, parse, told
+from seat.windows import LiveWindow
 from tests.fakes import VOCABULARY
 
 

@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seat.recognizer import SAMPLE_RATE, Recognition, Vocabulary, Waveform
-from seat.stitching import Join, Stitcher, stitch
+from seat.stitching import Join, Stitcher
 from seat.transcript import Transcript
 from seat.windows import Window, WindowLimits, plan, quietest_point
 from seat.words import spoken_words
 from tests.fakes import SPOKEN, VOCABULARY, FakeRecognizer, hear, speech
+from tests.stitched import stitch
 
 LIMITS = WindowLimits.of_seconds(7, (2, 2))
 FRAME = 1280

@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seat.loudness import FRAME
 from seat.recognizer import SAMPLE_RATE, Waveform
-from seat.vad import HOP, Change, SpeechDetector, Turns
+from seat.vad import Change, SpeechDetector, Turns
 
 
 def noise(seconds: float, level_db: float, seed: int = 0) -> Waveform:
@@ -25,7 +26,7 @@ def seconds(changes: list[Change]) -> list[tuple[bool, float]]:
 
 
 def test_a_turn_begins_with_its_first_loud_sound_and_ends_after_the_silence() -> None:
-    """To a hop of 20 ms; a pause that is shorter than the silence does not end it."""
+    """To a frame of 20 ms; a pause that is shorter than the silence does not end it."""
     sound = np.concatenate([silence(1), noise(1, -30), silence(0.4), noise(1, -30), silence(2)])
     assert seconds(SpeechDetector(Turns(silence_s=0.5)).hear(sound)) == [(True, 1.0), (False, 3.9)]
     assert seconds(SpeechDetector(Turns(silence_s=0.2)).hear(sound)) == [
@@ -56,7 +57,7 @@ def test_steady_noise_is_no_speech_for_long() -> None:
 
 def test_clicks_and_whispers_begin_no_turn() -> None:
     """40 ms are too short; what is 70 dB below full scale is no voice, unless the threshold is as low as it can be."""
-    click = np.concatenate([silence(1), noise(2 * HOP / SAMPLE_RATE, -20), silence(1)])
+    click = np.concatenate([silence(1), noise(2 * FRAME / SAMPLE_RATE, -20), silence(1)])
     assert SpeechDetector(Turns()).hear(click) == []
     soft = np.concatenate([silence(1), noise(1, -62), silence(1)])
     assert SpeechDetector(Turns()).hear(soft) == []

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seat.loudness import FRAME
 from seat.recognizer import SAMPLE_RATE, Waveform
-from seat.stitching import Join, stitch
-from seat.voice import AUTO, FRAME, PACKED_GAP, Chunking, packed, speech_stretches
+from seat.stitching import Join
+from seat.voice import AUTO, PACKED_GAP, Chunking, packed, speech_stretches
 from seat.windows import WindowLimits, plan_within, quietest_point
 from tests.fakes import SPOKEN, VOCABULARY, FakeRecognizer, hear, speech
+from tests.stitched import stitch
 
 LIMITS = WindowLimits.of_seconds(7, (2, 2))
 

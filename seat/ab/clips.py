@@ -8,19 +8,18 @@ Knows samples and texts; sends nothing. Every clip goes out as WAV, so that both
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import soundfile
 
 from seat import audio, demo
 from seat.errors import SeatError
 from seat.inputs import Item, expand
 from seat.recognizer import SAMPLE_RATE, Waveform
+from seat.wav import wav
 
 LONG_S: Final = 90.0
 """Seconds of the long clip that is made of the bundled ones: more than twice the longest window of a seat."""
@@ -58,9 +57,7 @@ class Clip:
     @property
     def wav(self) -> bytes:
         """It, as a file."""
-        file = io.BytesIO()
-        soundfile.write(file, self.waveform, SAMPLE_RATE, format="WAV", subtype="PCM_16")
-        return file.getvalue()
+        return wav(self.waveform)
 
 
 def bundled() -> list[Clip]:

@@ -91,7 +91,7 @@ def show(*, model: str, device: str | None) -> int:
         took_s = time.perf_counter() - began_at
         _print(console, answer, took_s, client.health()["model"])
     heard = answer["text"]
-    if heard == clip.text or (model != BUNDLED and _letters(heard) == _letters(clip.text)):
+    if heard == clip.text or (model != BUNDLED and spoken(heard) == spoken(clip.text)):
         return 0
     progress.print(f"The clip says something else: {clip.text}", markup=False, soft_wrap=True)
     return 1
@@ -142,6 +142,6 @@ def _print(console: Console, answer: Mapping[str, Any], took_s: float, model: Ma
     )
 
 
-def _letters(text: str) -> list[str]:
+def spoken(text: str) -> list[str]:
     """The words alone, without case and punctuation."""
     return "".join(each if each.isalnum() else " " for each in text.lower()).split()

@@ -11,12 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from seat.demo import BUNDLED, spoken
 from seat.errors import LONGEST_ECHO
 from seat.meter import MIB
 from seat.recognizer import Examination
-
-BUNDLED: Final = "demo"
-"""The model that must hear the bundled clip to the letter; others may spell what they hear in their own way."""
 
 ALIKE: Final = 0.5
 """Share of the clip's words that another model must hear: synthetic voices are foreign to it, but a model with wrong
@@ -260,5 +258,5 @@ def worst(findings: Iterable[Finding]) -> Level:
 
 def _overlap(said: str, heard: str) -> float:
     """Share of the words of one that stand in the other."""
-    known, found = (set("".join(c if c.isalnum() else " " for c in text.lower()).split()) for text in (said, heard))
+    known, found = set(spoken(said)), set(spoken(heard))
     return len(known & found) / len(known)

@@ -9,15 +9,17 @@ import io
 import socket
 import ssl
 import time
-import wave
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import httpx
+import numpy as np
 
 from seat import demo
 from seat.client import Client, Unreachable, Wish
+from seat.recognizer import SAMPLE_RATE
+from seat.wav import wav
 
 SILENCE_S: Final = 3.0
 """Seconds of silence that are sent."""
@@ -25,7 +27,6 @@ SILENCE_S: Final = 3.0
 WARM_REQUESTS: Final = 3
 """Requests of each length; the fastest counts, as what else the machine does only ever adds."""
 
-SAMPLE_RATE: Final = 16_000
 SOCKET_WITHIN_S: Final = 10.0
 """Seconds for an answer on a bare socket."""
 
@@ -68,26 +69,18 @@ def listen(client: Client) -> Hearing:
         return time.perf_counter() - began_at, heard.strip()
 
     content = short.path.read_bytes()
+    silence = np.zeros(round(SILENCE_S * SAMPLE_RATE), np.int16)
     first_s, heard = timed(content)
     warm_s = min(timed(content)[0] for _ in range(WARM_REQUESTS))
     long_s = min(timed(long.path.read_bytes())[0] for _ in range(WARM_REQUESTS))
     return Hearing(
         said=short.text,
         heard=heard,
-        heard_in_silence=timed(silence(SILENCE_S))[1],
+        heard_in_silence=timed(wav(silence))[1],
         first_s=first_s,
         warm_s=warm_s,
         s_per_audio_s=max(0.0, long_s - warm_s) / (long.seconds - short.seconds),
     )
-
-
-def silence(seconds: float) -> bytes:
-    """A WAV file of zeros."""
-    file = io.BytesIO()
-    with wave.open(file, "wb") as written:
-        written.setparams((1, 2, SAMPLE_RATE, 0, "NONE", ""))
-        written.writeframes(bytes(2 * round(seconds * SAMPLE_RATE)))
-    return file.getvalue()
 
 
 def status_lines(url: str) -> Mapping[str, bytes]:

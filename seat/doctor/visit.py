@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import httpx
 
+from seat.child import free_port
 from seat.client import Client, NoTranscript, Unreachable
 from seat.doctor import findings, patient
 from seat.doctor.findings import Finding
@@ -53,9 +53,7 @@ async def here(settings: Settings, load_recognizer: Callable[[], Recognizer]) ->
     from seat.serve import make_server
 
     faults: list[BaseException] = []
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     app, service = build_app(settings, load_recognizer, faults.append)
     server = make_server(app, "127.0.0.1", port)
     serving = asyncio.ensure_future(server.serve())

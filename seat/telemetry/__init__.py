@@ -7,12 +7,10 @@ writes, and `providers`, which only the server imports, says where it all goes.
 from seat.telemetry.line import note, note_timings, open_request
 from seat.telemetry.logs import configure_logging, log
 from seat.telemetry.metrics import observe, record
-from seat.telemetry.requests import Exchange, count_live_audio, exchange
-from seat.telemetry.traces import Batch, Origin, batch_span, here, recognizing, speaking, stage, tell_footprint
+from seat.telemetry.requests import count_live_audio, exchange
+from seat.telemetry.traces import Origin, batch_span, here, recognizing, speaking, stage, tell_footprint
 
 __all__ = [
-    "Batch",
-    "Exchange",
     "Origin",
     "batch_span",
     "configure_logging",

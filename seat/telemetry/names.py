@@ -25,7 +25,7 @@ RENDER_SPAN: Final = "asr render"
 """Writing the transcript in the format asked for."""
 
 SPANS_PER_REQUEST: Final = 64
-"""Batches of one request that have spans of their own: an hour's file has 120, and one trace must stay readable."""
+"""Batches of one request that have spans of their own: an hour's file has up to 180, and a trace must stay readable."""
 
 AUDIO: Final = "asr.audio.duration"
 """Seconds of audio: of a batch without padding, of a request as decoded."""
@@ -133,7 +133,7 @@ SECONDS: Final = (0.01, 0.02, 0.04, 0.07, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0, 7.0
 LAGS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """A healthy loop lags a millisecond; 100 ms are felt."""
 AUDIO_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 45.0, 120.0, 300.0, 900.0, 3600.0, 10800.0)
-"""From a word to three hours; 45 s is the longest window."""
+"""From a word to three hours."""
 FACTORS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """From a busy card to a processor that falls behind speech, which is 1."""
 SIZES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -189,7 +189,7 @@ BATCH_DURATION: Final = Metric(
     name="asr.batch.duration",
     kind="histogram",
     unit="s",
-    says="One batch on the GPU thread, waiting for the thread included.",
+    says="One batch on the GPU thread, from its first reading of memory to its last.",
     attributes=(ATTENTION, ERROR_TYPE),
     bounds=SECONDS,
 )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Literal
 
 from opentelemetry import trace
@@ -47,25 +48,31 @@ class Origin:
     """The span that its batches hang below."""
     queue: Span = INVALID_SPAN
     """Open until its first batch begins."""
-    waits: bool = False
-    """Whether that has not begun."""
     submitted_at: float = 0.0
     """When it began to wait, on the monotonic clock, in seconds."""
     batches: int = 0
-    """Batches that have served it."""
+    """Batches that have served it; counted on the GPU thread alone."""
     remainder: _Remainder = field(default_factory=_Remainder)
-    """Those beyond `SPANS_PER_REQUEST`."""
+    """Those beyond `names.SPANS_PER_REQUEST`."""
+    _ended: Lock = field(default_factory=Lock)
+    """Taken, once and for all, by whoever ends the span in the queue."""
 
     def served(self) -> None:
         """A batch begins that serves it."""
         self.batches += 1
         self.stop_waiting()
 
-    def stop_waiting(self) -> None:
-        """End its span in the queue, once."""
-        if self.waits:
-            self.waits = False
-            self.queue.end()
+    def stop_waiting(self, fault: BaseException | None = None) -> None:
+        """End its span in the queue, with a fault where that ends it; whoever comes second changes nothing.
+
+        A batch begins on the GPU thread, and its request may give up on the event loop at the same moment.
+        """
+        if not self._ended.acquire(blocking=False):
+            return
+        if fault is not None:
+            note(queue_s=round(time.monotonic() - self.submitted_at, 4))
+            mark(self.queue, fault)
+        self.queue.end()
 
 
 _origin: contextvars.ContextVar[Origin | None] = contextvars.ContextVar("origin", default=None)
@@ -103,16 +110,12 @@ def recognizing() -> Iterator[None]:
     Where it fails while it waits, its line says how long it had: nobody else would.
     """
     span = tracer.start_span(names.QUEUE_SPAN)
-    origin = Origin(
-        context=trace.get_current_span().get_span_context(), queue=span, waits=True, submitted_at=time.monotonic()
-    )
+    origin = Origin(context=trace.get_current_span().get_span_context(), queue=span, submitted_at=time.monotonic())
     with _handed_out(origin):
         try:
             yield
         except BaseException as fault:
-            if origin.waits:
-                note(queue_s=round(time.monotonic() - origin.submitted_at, 4))
-                mark(span, fault)
+            origin.stop_waiting(fault)
             raise
         finally:
             origin.stop_waiting()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from litestar import Response, get
@@ -37,16 +36,17 @@ async def health(
     service: NamedDependency[Service], settings: NamedDependency[Settings], recent: NamedDependency[Recent]
 ) -> dict[str, Any]:
     """Everything that is known about this seat, as read from what runs."""
+    now = service.statistics()
     return {
-        "state": service.state,
+        "state": now.state,
         "version": __version__,
-        "work": asdict(service.work) if service.work else None,
-        "thread": asdict(service.thread),
+        "work": now.work,
+        "thread": now.thread,
         "answered": recent.count,
         "key_required": bool(settings.api_keys),
-        "model": asdict(service.info) if service.info else None,
-        "memory": asdict(service.memory) if service.memory else None,
-        "weights": asdict(service.weights) if service.weights else None,
-        "graphs": service.graphs,
-        "streams": asdict(service.streams) if service.streams else None,
+        "model": now.info,
+        "memory": now.memory,
+        "weights": now.weights,
+        "graphs": now.graphs,
+        "streams": now.streams,
     }

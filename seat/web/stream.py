@@ -16,6 +16,7 @@ from typing import Any, Final
 from litestar import websocket
 from litestar.di import NamedDependency
 
+from seat import formats
 from seat.errors import InvalidApiKey, InvalidEvent, ModelNotFound, UnsupportedValue
 from seat.live import LiveSession
 from seat.pcm import HIGHEST_RATE, LOWEST_RATE, PcmReader
@@ -141,19 +142,13 @@ def _written(event: Words) -> dict[str, Any]:
     """Text, words and times of a turn; a turn without words lies where it was."""
     snapshot, final = event.snapshot(), isinstance(event, Whole)
     words = [
-        {
-            "word": spoken.text,
-            "start": round(spoken.start_s, 3),
-            "end": round(spoken.end_s, 3),
-            "confidence": round(spoken.confidence, 4),
-            "stable": final or place < snapshot.closed,
-        }
+        formats.timed(spoken) | {"stable": final or place < snapshot.closed}
         for place, spoken in enumerate(snapshot.words)
     ]
     start_s, end_s = event.start_s, event.start_s + event.audio_s
     return {
         "text": snapshot.text,
         "words": words,
-        "start": words[0]["start"] if words else round(start_s, 3),
-        "end": words[-1]["end"] if words else round(end_s, 3),
+        "start": words[0]["start"] if words else formats.rounded(start_s),
+        "end": words[-1]["end"] if words else formats.rounded(end_s),
     }

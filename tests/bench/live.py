@@ -14,8 +14,6 @@ import asyncio
 import bisect
 import itertools
 import json
-import os
-import platform
 import tempfile
 import time
 from collections.abc import Sequence
@@ -29,10 +27,9 @@ import numpy as np
 from websockets.asyncio.client import connect
 
 from seat.recognizer import SAMPLE_RATE, Waveform
-from tests.bench.load import server, speech_of
-from tests.bench.request import wav
-from tests.bench.soak import wait_until_ready
-from tests.bench.windows import compose, letters
+from seat.wav import wav
+from tests.bench.rig import machine, server, speech, wait_until_ready
+from tests.bench.windows import compose, letters, unheard
 
 BLOCK = SAMPLE_RATE // 10
 """Samples in a message: 100 ms."""
@@ -141,7 +138,7 @@ def share(path: Path, since: float, until: float) -> tuple[float, float]:
 
 async def load(url: str, busy: Path, sessions: int, seconds: int) -> None:
     """Print a row: so many callers at the pace of speech, who begin within a second."""
-    sound = speech_of(seconds)
+    sound = speech(seconds)
 
     async def caller(number: int) -> Stream:
         await asyncio.sleep(number / sessions)
@@ -199,14 +196,11 @@ async def accuracy(url: str, fsdd: Path, scratch: Path, count: int, speeds: Sequ
 
 def test_set(fsdd: Path, scratch: Path, count: int) -> list[tuple[Waveform, str]]:
     """Audio the bundled model never heard, of synthetic voices and people: so many utterances, and two minutes each."""
-    from seat.demo.recipe import bank
     from seat.demo.recipe.mix import voices
     from seat.demo.recipe.testset import SECONDS, composed
 
-    people = bank.human(fsdd, held_out=True)
-    people.pop(bank.HELD_OUT_SPEAKER)
     made: list[tuple[Waveform, str]] = []
-    for seed, units in ((11, bank.kept(scratch, bank.UNSEEN)), (13, people)):
+    for seed, units in zip((11, 13), unheard(fsdd, scratch), strict=True):
         for said in composed(seed, units, count // 2, SECONDS):
             samples = np.round(np.clip(said.samples, -1, 1) * 32_767).astype(np.int16)
             made.append((samples, letters(" ".join(word.text for word in said.words))))
@@ -219,10 +213,10 @@ async def main(arguments: argparse.Namespace) -> None:
     """Start a seat and measure."""
     with tempfile.TemporaryDirectory() as folder:
         busy = Path(folder) / "busy"
-        with server("tests.bench.timed_seat", "PORT", str(busy)) as url:
+        with server("tests.bench.timed_seat", "PORT", str(busy)) as (url, _):
             async with httpx.AsyncClient(base_url=url) as client:
                 await wait_until_ready(client)
-            print(f"{platform.machine()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}\n")
+            print(f"{machine()}\n")
             print("| callers | shown p50 | p95 ms | firm p50 | p95 ms | model at work | windows a batch | lost s |")
             print("|---|---|---|---|---|---|---|---|")
             for sessions in map(int, filter(None, arguments.sessions.split(","))):

@@ -10,25 +10,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import platform
 import random
-import socket
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import numpy as np
 
-from seat.recognizer import SAMPLE_RATE, Waveform
-from tests.bench.request import speech, wav
-from tests.bench.soak import wait_until_ready
+from seat.wav import wav
+from tests.bench.rig import machine, server, speech, wait_until_ready
 
 CALLERS = (1, 4, 16, 64)
 LENGTHS_S = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -49,8 +42,7 @@ class Outcome:
 
     def percentile(self, share: float) -> float:
         """Latency that this share of the requests stays under, in milliseconds."""
-        ordered = sorted(self.latencies_ms)
-        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+        return float(np.quantile(self.latencies_ms, share)) if self.latencies_ms else float("nan")
 
     @property
     def rate(self) -> float:
@@ -90,7 +82,7 @@ async def level(client: httpx.AsyncClient, callers: int, clips: dict[int, bytes]
 
 async def beside_a_long_file(client: httpx.AsyncClient, clips: dict[int, bytes]) -> tuple[float, float, Outcome]:
     """Seconds that a long file takes alone and with clips beside it, and how the clips fared."""
-    long = wav(speech_of(LONG_S))
+    long = wav(speech(LONG_S))
     took_s: list[float] = []
     outcome = Outcome()
     for with_clips in (False, True):
@@ -105,40 +97,20 @@ async def beside_a_long_file(client: httpx.AsyncClient, clips: dict[int, bytes])
     return took_s[0], took_s[1], outcome
 
 
-def speech_of(seconds: int) -> Waveform:
-    """The bundled clips again and again."""
-    clip = speech(30)
-    return np.tile(clip, -(-seconds // 30))[: seconds * SAMPLE_RATE]
-
-
-@contextmanager
-def server(*module: str) -> Iterator[str]:
-    """A server as a process of its own, on a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    command = [sys.executable, "-m", *(part.replace("PORT", port) for part in module)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.kill()
-
-
 async def main(for_s: float, out: Path) -> None:
     """Print two tables and draw the first."""
     clips = {seconds: wav(speech(seconds)) for seconds in LENGTHS_S}
     limits = httpx.Limits(max_connections=200)
     with ExitStack() as stack:
         urls = {
-            "seat": stack.enter_context(server("seat", "serve", "--port", "PORT")),
-            "one lock": stack.enter_context(server("tests.bench.plain_server", "PORT")),
+            "seat": stack.enter_context(server("seat", "serve", "--port", "PORT"))[0],
+            "one lock": stack.enter_context(server("tests.bench.plain_server", "PORT"))[0],
         }
         clients = {name: httpx.AsyncClient(base_url=url, timeout=600, limits=limits) for name, url in urls.items()}
         for client in clients.values():
             await wait_until_ready(client)
             await level(client, 1, clips, 2)
-        print(f"{platform.machine()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}\n")
+        print(f"{machine()}\n")
         print("| callers | server | audio s per s | p50 ms | p95 ms | p99 ms | 503 | other errors |")
         print("|---|---|---|---|---|---|---|---|")
         rates: dict[str, list[float]] = {name: [] for name in clients}

@@ -10,62 +10,32 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
-import json
 import logging
-import os
-import platform
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from importlib.resources import files
 from pathlib import Path
 
 import httpx
 import numpy as np
-import soundfile
 
 from seat import settings
-from seat.recognizer import SAMPLE_RATE, Waveform
+from seat.recognizer import Waveform
 from seat.serve import load_nemo
 from seat.service import Service
+from seat.wav import wav
+from tests.bench.rig import machine, rotated, server, speech, wait_until_ready
 
 LENGTHS_S = (1, 5, 20)
-CLIPS = Path(str(files("seat") / "demo" / "clips"))
-
 Contender = Callable[[], Awaitable[object]]
-
-
-def speech(seconds: int) -> Waveform:
-    """So many seconds of the bundled clips, one after another."""
-    told = json.loads((CLIPS / "transcripts.json").read_text())
-    joined = np.concatenate([soundfile.read(CLIPS / name, dtype="int16")[0] for name in sorted(told)] * 2)
-    return joined[: seconds * SAMPLE_RATE]
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wav(waveform: Waveform) -> bytes:
-    """A 16-bit WAV file."""
-    file = io.BytesIO()
-    soundfile.write(file, waveform, SAMPLE_RATE, format="WAV", subtype="PCM_16")
-    return file.getvalue()
 
 
 async def interleaved(contenders: dict[str, Contender], rounds: int) -> dict[str, float]:
     """Median milliseconds of each, after one round that does not count; who goes first changes every round."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
-    names = list(contenders)
     for turn in range(rounds + 1):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        for name in rotated(list(contenders), turn):
             began_at = time.perf_counter()
             await contenders[name]()
             if turn:
@@ -98,31 +68,20 @@ def nemo_contenders(waveform: Waveform, path: Path) -> dict[str, Contender]:
 
 async def main(rounds: int) -> None:
     """Print two tables."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "seat", "serve", "--port", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server, tempfile.TemporaryDirectory() as folder:
-        try:
-            chosen = settings.read({})
-            async with Service(chosen, lambda: load_nemo(chosen), print) as service, httpx.AsyncClient() as client:
-                await service.loaded()
-                while (await _status(client, f"{url}/health/ready")) != httpx.codes.OK:
-                    await asyncio.sleep(0.2)
-                await compare(service, client, url, Path(folder), rounds)
-        finally:
-            server.terminate()
+    chosen = settings.read({})
+    with server("seat", "serve", "--port", "PORT") as (url, _), tempfile.TemporaryDirectory() as folder:
+        async with (
+            Service(chosen, lambda: load_nemo(chosen), print) as service,
+            httpx.AsyncClient(base_url=url) as client,
+        ):
+            await service.loaded()
+            await wait_until_ready(client)
+            await compare(service, client, Path(folder), rounds)
 
 
-async def _status(client: httpx.AsyncClient, url: str) -> int:
-    try:
-        return (await client.get(url)).status_code
-    except httpx.TransportError:
-        return 0
-
-
-async def compare(service: Service, client: httpx.AsyncClient, url: str, folder: Path, rounds: int) -> None:
+async def compare(service: Service, client: httpx.AsyncClient, folder: Path, rounds: int) -> None:
     """Measure every length and print a row for it."""
-    print(f"{platform.machine()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}, median of {rounds}, ms\n")
+    print(f"{machine()}, median of {rounds}, ms\n")
     print(
         "| audio | in process | over HTTP | HTTP adds | transcribe(array) | transcribe(path) | ours/array | ours/path |"
     )
@@ -137,7 +96,7 @@ async def compare(service: Service, client: httpx.AsyncClient, url: str, folder:
 
         async def http(content: bytes = content) -> None:
             answer = await client.post(
-                f"{url}/v1/audio/transcriptions", data={"model": "demo"}, files={"file": ("clip.wav", content)}
+                "/v1/audio/transcriptions", data={"model": "demo"}, files={"file": ("clip.wav", content)}
             )
             answer.raise_for_status()
 

@@ -12,11 +12,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import platform
 import random
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -26,9 +24,12 @@ from pathlib import Path
 
 import httpx
 
+from seat.child import free_port
+from seat.wav import wav
 from tests.bench.load import LENGTHS_S, Outcome, one
-from tests.bench.request import free_port, speech, wav
-from tests.bench.soak import wait_until_ready
+from tests.bench.rig import machine, server, speech, wait_until_ready
+
+SEAT = ("seat", "serve", "--port", "PORT", "--device", "cpu")
 
 NGINX = """
 daemon off;
@@ -71,22 +72,10 @@ class Halves:
 
 
 @contextmanager
-def seat(port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A seat with one thread."""
-    command = [sys.executable, "-m", "seat", "serve", "--port", str(port), "--device", "cpu"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-@contextmanager
-def nginx(port: int, seats: Sequence[int]) -> Iterator[None]:
+def nginx(port: int, seats: Sequence[str]) -> Iterator[None]:
     """One address before several."""
     with tempfile.TemporaryDirectory() as folder:
-        servers = " ".join(f"server 127.0.0.1:{each} max_fails=1 fail_timeout=5s;" for each in seats)
+        servers = " ".join(f"server {each.removeprefix('http://')} max_fails=1 fail_timeout=5s;" for each in seats)
         configuration = Path(folder) / "nginx.conf"
         configuration.write_text(NGINX.format(folder=folder, servers=servers, port=port))
         # As root it would run its workers as somebody who may not write below the folder.
@@ -131,24 +120,23 @@ async def loaded(
 
 async def main(counts: Sequence[int], for_s: float, callers: int) -> None:
     """Print a table."""
-    print(f"{platform.machine()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}, {callers} callers\n")
+    print(f"{machine()}, {callers} callers\n")
     print(
         "| seats | requests per s | p50 ms | p95 ms | 503 | other errors | one killed: requests per s | 503 | other |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     for count in counts:
-        ports = [free_port() for _ in range(count)]
         door = free_port()
         with ExitStack() as stack:
-            seats = [stack.enter_context(seat(port)) for port in ports]
-            for port in ports:
-                async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            seats = [stack.enter_context(server(*SEAT, OMP_NUM_THREADS="1")) for _ in range(count)]
+            for url, _ in seats:
+                async with httpx.AsyncClient(base_url=url) as client:
                     await wait_until_ready(client)
-            stack.enter_context(nginx(door, ports))
+            stack.enter_context(nginx(door, [url for url, _ in seats]))
             limits = httpx.Limits(max_connections=callers)
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{door}", timeout=600, limits=limits) as client:
                 await wait_until_ready(client)
-                halves = await loaded(client, callers, for_s, seats[0] if count > 1 else None)
+                halves = await loaded(client, callers, for_s, seats[0][1] if count > 1 else None)
         before, after = halves.before, halves.after
         print(
             f"| {count} | {len(before.latencies_ms) / before.took_s:.1f} | "

@@ -14,19 +14,17 @@ import asyncio
 import json
 import os
 import random
-import socket
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import httpx
 
-from tests.bench.request import speech, wav
+from seat.wav import wav
+from tests.bench.rig import server, speech, wait_until_ready
 from tests.bench.slope import Slope, floors, regress
 
 LENGTHS_S = (1, 1, 2, 3, 3, 5, 8, 13, 20, 60)
@@ -39,32 +37,14 @@ BURST = 16
 """Requests at once in the shape 'burst'."""
 
 
-@asynccontextmanager
-async def a_seat(url: str | None) -> AsyncIterator[tuple[str, int | None]]:
+@contextmanager
+def a_seat(url: str | None) -> Iterator[tuple[str, int | None]]:
     """Give the address of a seat, and its process number where it is ours."""
     if url:
         yield url, None
         return
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "seat", "serve", "--port", str(port)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
-        try:
-            yield f"http://127.0.0.1:{port}", server.pid
-        finally:
-            server.terminate()
-
-
-async def wait_until_ready(client: httpx.AsyncClient) -> None:
-    """Ask until the model has warmed up."""
-    while True:
-        try:
-            if (await client.get("/health/ready")).is_success:
-                return
-        except httpx.TransportError:
-            pass
-        await asyncio.sleep(0.2)
+    with server("seat", "serve", "--port", "PORT") as (address, process):
+        yield address, process.pid
 
 
 def resident_mib(pid: int) -> float:
@@ -132,17 +112,16 @@ def plot(path: Path, readings: list[tuple[float, float]], slope: Slope, first: i
 async def main(arguments: argparse.Namespace) -> None:
     """Run the load and print the verdict."""
     readings: list[tuple[float, float]] = []
-    async with (
-        a_seat(arguments.url) as (url, pid),
-        httpx.AsyncClient(base_url=url, timeout=600, limits=httpx.Limits(max_connections=128)) as client,
-    ):
-        await wait_until_ready(client)
-        sampler = asyncio.create_task(sample(arguments.pid or pid, readings))
-        began_at = time.monotonic()
-        statuses = await load(client, arguments.requests, arguments.rate, arguments.shape)
-        took_s = time.monotonic() - began_at
-        sampler.cancel()
-        health = (await client.get("/health")).json()
+    limits = httpx.Limits(max_connections=128)
+    with a_seat(arguments.url) as (url, pid):
+        async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits) as client:
+            await wait_until_ready(client)
+            sampler = asyncio.create_task(sample(arguments.pid or pid, readings))
+            began_at = time.monotonic()
+            statuses = await load(client, arguments.requests, arguments.rate, arguments.shape)
+            took_s = time.monotonic() - began_at
+            sampler.cancel()
+            health = (await client.get("/health")).json()
     first = int(len(readings) * WARM_UP_SHARE)
     minutes, mib = zip(*floors(readings[first:], every=FLOOR_EVERY_S / 60), strict=True)
     slope = regress(minutes, mib)

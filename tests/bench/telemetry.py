@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import io
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -29,8 +28,10 @@ from seat.serve import load_nemo
 from seat.service import Service
 from seat.telemetry import configure_logging
 from seat.telemetry.providers import set_up
+from seat.wav import wav
 from seat.web.access import with_access_line
-from tests.bench.request import speech, wav
+from seat.web.recent import Recent
+from tests.bench.rig import machine, rotated, speech
 
 LENGTHS_S = (1, 5)
 LIMIT = 1.03
@@ -73,7 +74,7 @@ async def serve_standard_input() -> None:
     async def send(_message: Any) -> None:
         """Nobody listens."""
 
-    app = with_access_line(transcribe)
+    app = with_access_line(transcribe, Recent())
     async with Service(chosen, lambda: load_nemo(chosen), print) as service:
         await service.loaded()
         print("ready", flush=True)
@@ -116,7 +117,7 @@ class Contender:
 
 def main(rounds: int) -> None:
     """Print a table; exit with 1 where tracing costs more than it may."""
-    print(f"{platform.machine()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}, median of {rounds}, ms\n")
+    print(f"{machine()}, median of {rounds}, ms\n")
     print("| audio | off | off again | tracing | off again/off | tracing/off |\n|---|---|---|---|---|---|")
     ratios = []
     with _sink() as url, ExitStack() as stack:
@@ -127,9 +128,8 @@ def main(rounds: int) -> None:
         }
         for seconds in LENGTHS_S:
             times: dict[str, list[float]] = {name: [] for name in contenders}
-            names = list(contenders)
             for turn in range(rounds + 3):  # the first three do not count
-                for name in names[turn % 3 :] + names[: turn % 3]:
+                for name in rotated(list(contenders), turn):
                     times[name].append(contenders[name].ms(seconds))
             off, again, on = (statistics.median(times[name][3:]) for name in ("off", "again", "on"))
             ratios.append(on / off)

@@ -23,18 +23,18 @@ class Timed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._recognizer, name)
 
-    def recognize(self, waveforms: Sequence[Waveform]) -> list[Recognition]:
+    def recognize(self, waveforms: Sequence[Waveform], padded: object | None = None) -> list[Recognition]:
         """As the recognizer does."""
-        return self._timed(self._recognizer.recognize, waveforms)
+        return self._timed(self._recognizer.recognize, waveforms, padded)
 
-    def proceed(self, chunks: Sequence[Chunk]) -> list[tuple[Recognition, object]]:
+    def proceed(self, chunks: Sequence[Chunk], padded: object | None = None) -> list[tuple[Recognition, object]]:
         """As the recognizer does."""
-        return self._timed(self._recognizer.proceed, chunks)
+        return self._timed(self._recognizer.proceed, chunks, padded)
 
-    def _timed(self, call: Any, windows: Sequence[Any]) -> Any:
+    def _timed(self, call: Any, windows: Sequence[Any], padded: object | None) -> Any:
         began_at = time.monotonic()
         try:
-            return call(windows)
+            return call(windows, padded)
         finally:
             self._file.write(f"{len(windows)} {began_at} {time.monotonic()}\n")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -14,12 +13,13 @@ import pytest
 import soundfile
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from seat import demo
 from tests.process.seats import MODEL_PATIENCE_S, ROOT, FakeSeat, Seat
 
 CLIP = ROOT / "seat" / "demo" / "clips" / "call.flac"
 """What is dropped, chosen and said into the microphone."""
 
-SAID: str = json.loads((CLIP.parent / "transcripts.json").read_text())[CLIP.name]["text"]
+SAID = next(clip.text for clip in demo.clips() if clip.path.name == CLIP.name)
 """The words in it, as the bundled model hears them."""
 
 SILENCE_S = 1.0

@@ -161,7 +161,7 @@ async def _cap_that_holds(stage: Stage) -> int:
         return stage.cap_mib
     async with _served(stage, 0) as (client, service):
         await _sent(client)
-        return int(service.memory.peak // MIB) + 64
+        return int(service.statistics().memory.peak // MIB) + 64
 
 
 async def test_a_seat_without_room_answers_503_and_then_as_before(stage: Stage, report: Report) -> None:
@@ -169,12 +169,13 @@ async def test_a_seat_without_room_answers_503_and_then_as_before(stage: Stage, 
     async with _held_to(stage, await _cap_that_holds(stage)) as (client, service, cap_mib, refusal):
         status, before, _ = await _sent(client)
         assert (status, bool(before["words"])) == (200, True)
-        ballast = _ballast(stage, service.memory.cap - service.memory.rest)
+        room = service.statistics().memory
+        ballast = _ballast(stage, room.cap - room.rest)
         answers = await asyncio.gather(*(_sent(client) for _ in range(CLIENTS)))
         used = _by_nvml(stage)
         del ballast
         again = await _sent(client)
-        memory = service.memory
+        memory = service.statistics().memory
     report.record(
         "cap",
         {

@@ -21,10 +21,11 @@ import httpx
 import pytest
 import yaml
 
+from seat.child import free_port
 from tests.observability.queries import CONTAINERS, PAGES, RULES, queries
 from tests.process.callers import TALK, plain, rest, say
 from tests.process.conftest import CLIPS
-from tests.process.seats import MODEL_PATIENCE_S, FakeSeat, Seat, free_port, said, until
+from tests.process.seats import MODEL_PATIENCE_S, FakeSeat, Seat, said, until
 
 pytestmark = [pytest.mark.observability, pytest.mark.timeout(300)]
 

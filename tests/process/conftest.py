@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from seat import demo
 from tests.process.seats import MODEL_PATIENCE_S, ROOT, FakeSeat, Seat
 
 CLIPS = ROOT / "seat" / "demo" / "clips"
@@ -28,8 +28,7 @@ def seat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seat]:
 @pytest.fixture(scope="session")
 def clips() -> dict[Path, str]:
     """The bundled clips and what is said in them."""
-    transcripts = json.loads((CLIPS / "transcripts.json").read_text())
-    return {CLIPS / name: said["text"] if isinstance(said, dict) else said for name, said in transcripts.items()}
+    return {clip.path: clip.text for clip in demo.clips()}
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import venv
@@ -18,6 +17,7 @@ from typing import Self
 
 import httpx
 
+from seat.child import free_port
 from tests.process.seats import ROOT, until
 
 CONFIG = ROOT / "containers" / "litellm.yaml"
@@ -52,9 +52,7 @@ class Proxy:
     """A proxy in front of seats; a context manager, at whose end it is gone."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.key = f"sk-{secrets.token_hex(24)}"
         self._log = folder / "proxy.log"

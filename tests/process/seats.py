@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from seat.child import free_port
 from tests import sounds
 from tests.fakes import speech
 
@@ -57,13 +58,6 @@ def until(look: Callable[[], Seen], *, within_s: float = PATIENCE_S, what: str) 
 def read_all(connection: socket.socket) -> bytes:
     """Read until the other side closes."""
     return b"".join(iter(lambda: connection.recv(65_536), b""))
-
-
-def free_port() -> int:
-    """A port that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def tell(measured: str) -> None:

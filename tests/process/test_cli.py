@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-import seat.demo
+from seat import demo
+from seat.child import free_port
 
 pytestmark = pytest.mark.process
 
-CLIPS = Path(seat.demo.__file__).parent / "clips"
-SPOKEN = {name: known["text"] for name, known in json.loads((CLIPS / "transcripts.json").read_text()).items()}
+CLIPS = Path(demo.__file__).parent / "clips"
+SPOKEN = {clip.path.name: clip.text for clip in demo.clips()}
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SEAT_")}
 
 
@@ -31,9 +32,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def server_url() -> Iterator[str]:
     """A seat with the bundled model that is ready."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "seat", "serve", "--port", str(port)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
         try:

@@ -1,6 +1,7 @@
 """The spans below a request, read through the SDK's own exporter."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -15,7 +16,7 @@ from seat.meter import MIB
 from seat.queueing import QueueLimits
 from seat.recognizer import SAMPLE_RATE
 from seat.scheduler import Scheduler
-from seat.telemetry import batch_span, here, names, open_request, recognizing, speaking, stage, tell_footprint
+from seat.telemetry import Origin, batch_span, here, names, open_request, recognizing, speaking, stage, tell_footprint
 from tests.fakes import FakeMeter, FakeRecognizer, speech
 
 Spans = Callable[[str], list[ReadableSpan]]
@@ -120,6 +121,26 @@ def test_who_gives_up_in_the_queue_tells_how_long_it_waited(tracer: trace.Tracer
     (queue,) = spans(names.QUEUE_SPAN)
     assert (queue.attributes or {})[names.ERROR_TYPE] == "TimeoutError"
     assert line["queue_s"] >= 0
+
+
+def test_a_batch_that_begins_while_its_request_gives_up_does_not_end_the_queue_again(spans: Spans) -> None:
+    """The GPU thread and the event loop both end the wait: one of them does, and what it says of it is whole."""
+    origin = Origin(context=trace.INVALID_SPAN_CONTEXT, queue=trace.get_tracer("test").start_span(names.QUEUE_SPAN))
+
+    class _Meanwhile(TimeoutError):
+        """Lets a batch begin while the wait is told to have failed."""
+
+        @property
+        def code(self) -> str:
+            gpu = threading.Thread(target=origin.served)
+            gpu.start()
+            gpu.join()
+            return "gave_up"
+
+    origin.stop_waiting(_Meanwhile())
+    (queue,) = spans(names.QUEUE_SPAN)
+    assert (origin.batches, queue.status.is_ok) == (1, False)
+    assert (queue.attributes or {})[names.ERROR_TYPE] == "gave_up"
 
 
 def test_a_fault_after_the_queue_is_not_the_queues(tracer: trace.Tracer, spans: Spans) -> None:

@@ -25,8 +25,6 @@ ESPEAK = (
 FLITE = ("slt", "awb", "kal16", "kal")
 FESTIVAL = ("cmu_us_slt_arctic_hts", "ked_diphone", "kal_diphone")
 PICO = ("en-US", "en-GB")
-NEURAL = "joe"
-"""Piper's voice, by far the most natural one."""
 HELD_OUT_VOICE = "rms"
 """A Flite voice no part of training hears."""
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "yweweler")
