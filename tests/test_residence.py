@@ -35,6 +35,7 @@ def test_resident_memory_falls_by_the_weights_and_rises_again() -> None:
     before = [model[0](sound), recurrent(sample)[0], shared(sound)]
     residence, meter = Residence(model, torch.device("cpu")), ResidentMeter()
     for _ in range(2):
+        meter.release()
         full = meter.used()
         residence.leave()
         meter.release()
