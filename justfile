@@ -103,8 +103,9 @@ bench-load *arguments:
 bench-ab *arguments:
     #!/usr/bin/env bash
     set -euo pipefail
-    {{python}} -m tests.bench.plain_server 8399 > /dev/null 2>&1 & trap "kill $!" EXIT
-    until curl --silent --fail --output /dev/null http://127.0.0.1:8399/health/ready; do sleep 1; done
+    {{python}} -m tests.bench.plain_server 8399 > /dev/null 2>&1 & server=$!
+    trap 'kill "$server"' EXIT
+    until curl --silent --fail --output /dev/null http://127.0.0.1:8399/health/ready; do kill -0 "$server"; sleep 1; done
     {{python}} -m seat ab seat http://127.0.0.1:8399 {{arguments}}
 
 # Put one, two and three seats behind nginx, kill one, and count errors.
