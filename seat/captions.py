@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import numpy as np
 from websockets.exceptions import InvalidHandshake, InvalidStatus, InvalidURI, WebSocketException
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from seat import audio
 from seat.client import CONNECT_WITHIN_S, Refused, Unintelligible, Unreachable, base_url
@@ -71,7 +72,7 @@ def captions(
 
 
 def _conversation(
-    socket: ClientConnection, url: str, sound: Iterable[Waveform], model: str | None
+    socket: Connection, url: str, sound: Iterable[Waveform], model: str | None
 ) -> Iterator[dict[str, Any]]:
     faults: list[Exception] = []
 
