@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import json
 import logging
-import os
 import shutil
 import sys
 import tempfile
@@ -231,4 +230,3 @@ def hush(settings: Settings) -> None:
 
     configure_logging(settings.log_format)
     logging.getLogger().setLevel(logging.ERROR)
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # for the reason given in seat.serve

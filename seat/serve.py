@@ -36,6 +36,11 @@ wait is limited by the settings, not here."""
 
 def load_nemo(settings: Settings) -> Recognizer:
     """Load the model that the settings name; imports torch and NeMo, on the thread that calls."""
+    # Both are read as torch loads. OpenMP's threads spin between a model's operations and take the cores from decoding
+    # and HTTP. oneDNN keeps a kernel for each shape it met, up to 1,024: under bursts, whose batches are all of other
+    # shapes, the process grew by 4.8 MiB a minute. With 64 a request takes as long, of a new length or of an old one.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     from seat.gpu import nemo
 
     return nemo.load(
@@ -63,11 +68,6 @@ def serve(settings: Settings, load_recognizer: Callable[[Settings], Recognizer] 
     Returns:
         The process's exit code: 0 after a signal, 1 after a fault.
     """
-    # OpenMP's threads spin between a model's operations and take the cores from decoding and HTTP. Read as torch loads.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    # oneDNN keeps a kernel for each shape it met, up to 1,024: under bursts, whose batches are all of other shapes, the
-    # process grew by 4.8 MiB a minute. With 64 kernels a request takes as long, of a new length or of an old one.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     configure_logging(settings.log_format)
     for name, instead in deprecated().items():
         log.warning("deprecated_name", name=name, instead=instead)
