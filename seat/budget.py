@@ -13,7 +13,10 @@ RETRY_AFTER_S = 5
 
 
 class Budget:
-    """A bounded sum; any thread may draw on it. A request that holds something alone may hold any amount."""
+    """A bounded sum; any thread may draw on it. Who has held something for longest may hold any amount.
+
+    So a file larger than the limit gets through where it is first, and of several that grow together one does.
+    """
 
     def __init__(self, limit: int, describe: Callable[[int], str]) -> None:
         """Begin with nothing drawn.
@@ -24,6 +27,8 @@ class Budget:
         """
         self._limit, self._describe = limit, describe
         self._lock = threading.Lock()
+        self._holders: dict[object, int] = {}
+        """What each request holds that holds anything, the first to draw first."""
         self.held = 0
         """What all requests hold now."""
 
@@ -31,20 +36,20 @@ class Budget:
     def share(self) -> Iterator[Callable[[int], None]]:
         """A request's share: call what is given to draw more; all of it comes back at the end.
 
-        Drawing raises `QueueFull` where others hold something and there would be too much; nothing is drawn then.
+        Drawing raises `QueueFull` where others have held something for longer and there would be too much; nothing is
+        drawn then.
         """
-        mine = 0
+        me = object()
 
         def draw(amount: int) -> None:
-            nonlocal mine
             with self._lock:
-                if self.held > mine and self.held + amount > self._limit:
+                if next(iter(self._holders), me) is not me and self.held + amount > self._limit:
                     raise QueueFull(waiting=self._describe(self.held), retry_after_s=RETRY_AFTER_S)
                 self.held += amount
-                mine += amount
+                self._holders[me] = self._holders.get(me, 0) + amount
 
         try:
             yield draw
         finally:
             with self._lock:
-                self.held -= mine
+                self.held -= self._holders.pop(me, 0)

@@ -108,7 +108,8 @@ class Settings(BaseModel):
     max_queue_audio_s: Annotated[float, Field(gt=0)] = 36_000.0
     """Seconds of audio that may wait for the GPU thread."""
     max_decoded_mib: Annotated[int, Field(ge=1)] = 2048
-    """MiB of decoded audio, 2 a minute, that all requests may hold together; one alone may hold any amount."""
+    """MiB of decoded audio, 2 a minute, that all requests may hold together; the one that holds some for longest may
+    hold more."""
     live_window_s: Annotated[tuple[Seconds, ChunkSeconds, Seconds], BeforeValidator(_split)] = (5.6, 1.04, 1.04)
     """Seconds of a live window, as 'left,chunk,right': words come out a chunk and the right context after their end."""
     max_live_sessions: Annotated[int, Field(ge=0)] = 64

@@ -51,6 +51,19 @@ def test_one_alone_may_hold_any_amount() -> None:
             other(1)
 
 
+def test_of_those_that_grow_together_the_first_goes_on() -> None:
+    """Else two files that each need more than the limit would both be refused, and again when they come back."""
+    budget = _budget()
+    with budget.share() as one, budget.share() as other:
+        one(5)
+        other(5)
+        with pytest.raises(QueueFull):
+            other(1)
+        one(6)
+        assert budget.held == 16
+    assert budget.held == 0
+
+
 def test_threads_may_draw_at_once() -> None:
     """No amount gets lost, and none is drawn twice."""
     budget = Budget(10**9, str)

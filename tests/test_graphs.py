@@ -31,7 +31,9 @@ def _sound(seconds: int) -> Waveform:
 
 def _rehearsing(recognizer: NemoRecognizer) -> Any:
     """Let a recognizer decode with the graphs' algorithm, which NeMo gives to tensors on CUDA only."""
-    computer = recognizer._compute
+    from seat.gpu.graphs import Graphs
+
+    computer = recognizer._computer
     kind = type(computer)
 
     class Rehearsal(kind):  # type: ignore[misc, valid-type]  NeMo has no types
@@ -46,6 +48,7 @@ def _rehearsing(recognizer: NemoRecognizer) -> Any:
 
     computer.__class__ = Rehearsal
     computer.force_cuda_graphs_mode("no_graphs")
+    recognizer._decode = Graphs(computer)
     return computer
 
 

@@ -8,10 +8,40 @@ there can be, and a larger one is refused. Every replay computes all rows, those
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Never
 
 import torch
+
+from seat.gpu.greedy import NO_TOKEN
+
+
+class Graphs:
+    """NeMo's decoding computer, called as `seat.gpu.greedy.Greedy` is; what it carries is NeMo's."""
+
+    def __init__(self, computer: Any) -> None:  # noqa: ANN401  NeMo has no types
+        self._computer = computer
+
+    def __call__(
+        self, encoded: torch.Tensor, lengths: torch.Tensor, carried: Sequence[Any]
+    ) -> tuple[torch.Tensor, list[Any]]:
+        """Decode a batch; see `seat.gpu.greedy.Greedy`."""
+        rows = len(encoded)
+        if not encoded.shape[1]:
+            return encoded.new_zeros(rows, 0, 4), list(carried)
+        before = self._computer.merge_to_batched_state(list(carried)) if any(carried) else None
+        hypotheses, after = self._computer(x=encoded, out_len=lengths, prev_batched_state=before)
+        emitted, tokens, frames, durations, confidences = hypotheses.get_data_without_blank()
+        there = torch.arange(tokens.shape[1], device=tokens.device) < emitted[:, None]
+        columns = [
+            tokens.where(there, NO_TOKEN),
+            frames if before is None else frames - before.decoded_lengths[:, None],
+            torch.ones_like(frames) if durations is None else durations,
+            confidences,
+        ]
+        table = torch.stack([column.float() for column in columns], dim=-1)
+        return table[:rows], self._computer.split_batched_state(after)[:rows]
 
 
 def capture(  # noqa: PLR0913  the shape of the largest call, each number named

@@ -16,9 +16,10 @@ import torch
 from omegaconf import OmegaConf, open_dict
 
 from seat.errors import ModelUnavailable
-from seat.gpu import checkpoint, device, graphs, logs, tdt
+from seat.gpu import checkpoint, device, graphs, logs
 from seat.gpu.attention import Attention, AttentionBank, Kind, bound_attention, choose
 from seat.gpu.compilation import compile_layers
+from seat.gpu.greedy import NO_TOKEN, Greedy
 from seat.gpu.residence import Residence
 from seat.gpu.subsampling import chunk_subsampling
 from seat.memory import cap_nbytes, no_room_for_weights
@@ -81,7 +82,6 @@ def load(  # noqa: PLR0913  what is loaded and how, each named
         digest = verifying.result()
     logs.adopt()
     typecheck.set_typecheck_enabled(enabled=False)  # 3 ms of every call
-    tdt.cure_durations()
     restored = checkpoint.restore(found.path)
     logging.getLogger("nemo_logger").setLevel(logging.WARNING)
     try:
@@ -140,10 +140,15 @@ class NemoRecognizer:
         self.meter = meter or ResidentMeter()
         self._residence = Residence(model, target)
         self._model = model
-        self._compute = model.decoding.decoding.decoding_computer
         weight = next(model.encoder.parameters())
         self._device, self._encoder_dtype = weight.device, weight.dtype
         self._decoder_dtype = next(model.joint.parameters()).dtype
+        self._computer = model.decoding.decoding.decoding_computer
+        self._decode: Any = Greedy(
+            model, durations=model.decoding.durations or (), most_per_frame=MAX_SYMBOLS_PER_FRAME
+        )
+        if self.graphs != "off":
+            self._decode = graphs.Graphs(self._computer)
         self.vocabulary = _vocabulary(model)
         self.info = ModelInfo(
             id=model_id,
@@ -174,38 +179,32 @@ class NemoRecognizer:
     def recognize(self, waveforms: Sequence[Waveform], padded: object | None = None) -> list[Recognition]:
         """Recognize a batch; see `seat.recognizer.Recognizer.recognize`."""
         encoded, lengths = self._encode(waveforms, padded)
-        hypotheses, _ = self._compute(x=encoded, out_len=lengths, prev_batched_state=None)
-        return _recognitions(hypotheses, [0] * len(waveforms))
+        table, _ = self._decode(encoded, lengths, [None] * len(waveforms))
+        return _recognitions(table.cpu(), [0] * len(waveforms))
 
     @torch.inference_mode()
     def proceed(self, chunks: Sequence[Chunk], padded: object | None = None) -> list[tuple[Recognition, object]]:
         """Recognize a batch of chunks; see `seat.recognizer.Recognizer.proceed`."""
         encoded, lengths = self._encode([chunk.waveform for chunk in chunks], padded)
-        rows = [row[:length] for row, length in zip(encoded, lengths.tolist(), strict=True)]
-        stops = [len(row) if chunk.stop is None else chunk.stop for chunk, row in zip(chunks, rows, strict=True)]
-        stretches = [row[chunk.first : stop] for chunk, row, stop in zip(chunks, rows, stops, strict=True)]
-        heard, carried = self._decode(stretches, [chunk.first for chunk in chunks], [chunk.carried for chunk in chunks])
-        if any(chunk.ahead for chunk in chunks):
-            tails = [
-                row[stop:] if chunk.ahead else row[:0] for chunk, row, stop in zip(chunks, rows, stops, strict=True)
-            ]
-            if any(map(len, tails)):
-                ahead, _ = self._decode(tails, stops, carried)
-                heard = [joined(*both) for both in zip(heard, ahead, strict=True)]
-        return list(zip(heard, carried, strict=True))
-
-    def _decode(
-        self, stretches: Sequence[torch.Tensor], firsts: Sequence[int], states: Sequence[Any]
-    ) -> tuple[list[Recognition], list[Any]]:
-        """Decode a stretch of each row, going on from a state or from none; frames are counted from the row's first."""
-        decoded = [0 if state is None else int(state.decoded_length) for state in states]
-        hypotheses, state = self._compute(
-            x=torch.nn.utils.rnn.pad_sequence(list(stretches), batch_first=True),
-            out_len=self._upload([len(stretch) for stretch in stretches]),
-            prev_batched_state=self._compute.merge_to_batched_state(list(states)) if any(states) else None,
+        width = encoded.shape[1]
+        firsts = [chunk.first for chunk in chunks]
+        stops = [width if chunk.stop is None else chunk.stop for chunk in chunks]
+        table, carried = self._decode(
+            *self._stretches(encoded, lengths, firsts, stops), [chunk.carried for chunk in chunks]
         )
-        shifts = [first - before for first, before in zip(firsts, decoded, strict=True)]
-        return _recognitions(hypotheses, shifts), self._compute.split_batched_state(state)[: len(stretches)]
+        tails = [stop if chunk.ahead else width for chunk, stop in zip(chunks, stops, strict=True)]
+        ahead, _ = self._decode(*self._stretches(encoded, lengths, tails, [width] * len(chunks)), carried)
+        host, steps = torch.cat([table, ahead], dim=1).cpu(), table.shape[1]
+        heard, shown = _recognitions(host[:, :steps], firsts), _recognitions(host[:, steps:], tails)
+        return list(zip(map(joined, heard, shown), carried, strict=True))
+
+    def _stretches(
+        self, encoded: torch.Tensor, lengths: torch.Tensor, firsts: list[int], stops: list[int]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cut a stretch out of each row: side by side, and how many frames each has."""
+        cut = [row[first:stop] for row, first, stop in zip(encoded, firsts, stops, strict=True)]
+        nframes = torch.minimum(lengths, self._upload(stops)) - self._upload(firsts)
+        return torch.nn.utils.rnn.pad_sequence(cut, batch_first=True), nframes.clamp(min=0)
 
     def _encode(self, waveforms: Sequence[Waveform], padded: object | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """Encode a batch: (batch, frames, width) in the decoder's number type, and how many frames each row has."""
@@ -229,7 +228,7 @@ class NemoRecognizer:
     @property
     def graphs(self) -> str:
         """The mode of NeMo's graph decoder: it falls back from full graphs without a word."""
-        mode = self._compute.cuda_graphs_mode
+        mode = self._computer.cuda_graphs_mode
         return "off" if mode is None or self._device.type != "cuda" else str(mode)
 
     def attention(self, samples: int) -> Kind:
@@ -240,7 +239,7 @@ class NemoRecognizer:
     def capture(self, rows: int, samples: int) -> None:
         """Capture the decoder's graphs; see `seat.recognizer.Recognizer.capture`."""
         graphs.capture(
-            self._compute,
+            self._computer,
             rows=rows,
             frames=self._frames(samples),
             width=self._model.encoder.d_model,
@@ -275,25 +274,18 @@ class NemoRecognizer:
         self._residence.come_back()
 
 
-def _recognitions(hypotheses: Any, shifts: Sequence[int]) -> list[Recognition]:  # noqa: ANN401
-    """Copy NeMo's batched hypotheses into plain numbers: as many rows as there are shifts, which move their frames."""
-    emitted, *found = hypotheses.get_data_without_blank()
-    tables = [torch.ones_like(found[0]) if table is None else table for table in found]
-    # One transfer, so that the host waits once; float64 holds the numbers of tokens and frames, and float32, exactly.
-    host = torch.cat([emitted[:, None].double(), *(table.double() for table in tables)], dim=1)[: len(shifts)].cpu()
-    numbers, *columns = host.split([1, *(table.shape[1] for table in tables)], dim=1)
-    counts = [int(number) for number in numbers[:, 0].tolist()]
-    longest = max(counts)
-    tokens, frames, durations = (column[:, :longest].long().tolist() for column in columns[:3])
-    confidences = columns[3][:, :longest].tolist()
+def _recognitions(table: torch.Tensor, shifts: Sequence[int]) -> list[Recognition]:
+    """Sort what a decoder told, on the host, into plain numbers; each row's frames are moved by its shift."""
+    tokens, frames, durations = table[..., :3].long().unbind(-1)
+    confidences, heard = table[..., 3], tokens != NO_TOKEN
     return [
         Recognition(
-            tokens=tuple(y[:n]),
-            frames=tuple(frame + shift for frame in t[:n]),
-            durations=tuple(d[:n]),
-            confidences=tuple(c[:n]),
+            tokens=tuple(tokens[row, there].tolist()),
+            frames=tuple((frames[row, there] + shift).tolist()),
+            durations=tuple(durations[row, there].tolist()),
+            confidences=tuple(confidences[row, there].tolist()),
         )
-        for n, shift, y, t, d, c in zip(counts, shifts, tokens, frames, durations, confidences, strict=True)
+        for row, (there, shift) in enumerate(zip(heard, shifts, strict=True))
     ]
 
 
