@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
 import openai
 import pytest
 
-from tests.process.seats import FakeSeat, said
+from tests.process.conftest import Start
+from tests.process.seats import FakeSeat, said, until
 
 pytestmark = [
     pytest.mark.process,
@@ -92,6 +94,48 @@ async def test_a_stream_is_one_for_asynchronous_callers_too(litellm: ModuleType,
     )
     *deltas, done = [event async for event in stream]
     assert "".join(event.delta for event in deltas) == done.text == " ".join([TEXT] * 5)
+
+
+def _by_the_sdk(seat: FakeSeat) -> None:
+    with openai.OpenAI(base_url=f"{seat.url}/v1", api_key="none", timeout=1.0) as client:
+        client.audio.transcriptions.create(model="whisper-1", file=said(9))
+
+
+def _by_litellm(seat: FakeSeat) -> None:
+    import litellm
+
+    litellm.transcription(
+        model="openai/whisper-1",
+        file=("speech.flac", said(9)),
+        api_base=f"{seat.url}/v1",
+        api_key="none",
+        timeout=1.0,
+        max_retries=2,
+    )
+
+
+@pytest.mark.usefixtures("litellm")
+@pytest.mark.parametrize("ask", [_by_the_sdk, _by_litellm])
+def test_what_a_client_sends_again_after_its_timeout_never_stacks(
+    start: Start, ask: Callable[[FakeSeat], None]
+) -> None:
+    """Of three uploads one is in the model and at most one waits; of those left nothing is ever heard."""
+    seat = start().wait_for("/health/ready")
+    waited = set()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, seat)
+        while not asked.done():
+            waited.add(seat.get("/health").json()["work"]["queue"]["requests"])
+        assert isinstance(asked.exception(), openai.APITimeoutError)
+    ended = [499, 504]  # who is first to see that the time is up, the client or the seat, is a matter of chance
+    until(
+        lambda: sum(len(seat.log_lines(event="request", status=s)) for s in ended) == 3, what="all three are given up"
+    )
+    assert waited == {0, 1}
+    assert seat.get("/health").json()["work"]["queue"]["requests"] == 0
+    seat.sign("nine")
+    assert seat.post(said(1)).json()["text"] == "one"
+    assert seat.words() == [["nine"], ["one"]]
 
 
 @pytest.mark.parametrize(
