@@ -6,10 +6,13 @@ import asyncio
 import functools
 import gc
 import json
+import statistics
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,6 +57,9 @@ WINDOWS = {"window_s": 10, "window_context_s": "4,2", "warmup_seconds": "1,8"}
 
 LEFT_MIB = 8
 """MiB that are left of the cap when there is to be no room for a window of `CLIP_S`."""
+
+REPEATS = 5
+"""How often decoding is timed; the median counts."""
 
 WATCH_S = 0.005
 """Seconds between two readings of NVML while attempts run."""
@@ -337,6 +343,45 @@ def test_our_figure_is_nvmls(stage: Stage, recognizer: NemoRecognizer, report: R
     block = torch.zeros(256 * MIB, dtype=torch.uint8, device=recognizer.info.device)
     assert recognizer.meter.used() == pytest.approx(_by_nvml(stage) or 0, abs=4 * MIB)
     del block
+
+
+def test_the_host_waits_twice_for_a_batch(stage: Stage, recognizer: NemoRecognizer, report: Report) -> None:
+    """Once for NeMo's features and once for what was heard; and no token differs from those of NeMo's own decoder."""
+    import torch
+
+    sound = _sound(stage.lengths_s[0])
+    recognizer.recognize([sound, sound])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        if not stage.rehearsed:
+            torch.cuda.set_sync_debug_mode("warn")
+        heard, _ = recognizer.recognize([sound, sound])
+        if not stage.rehearsed:
+            torch.cuda.set_sync_debug_mode("default")
+    waits = [str(warning.message) for warning in said if "synchroniz" in str(warning.message)]
+    with torch.inference_mode():
+        encoded, lengths = recognizer._encode([sound])
+        ours_ms = _took_ms(stage, lambda: recognizer._decode(encoded, lengths, [None]))
+        nemos_ms = _took_ms(stage, lambda: recognizer._computer(x=encoded, out_len=lengths, prev_batched_state=None))
+        found, _ = recognizer._computer(x=encoded, out_len=lengths, prev_batched_state=None)
+    tokens = found.transcript[0, : found.current_lengths[0]].tolist()
+    report.record("decoding", {"waits": waits, "ours_ms": ours_ms, "nemos_ms": nemos_ms, "tokens": len(tokens)})
+    assert list(heard.tokens) == tokens
+    assert len(waits) <= 2
+
+
+def _took_ms(stage: Stage, call: Callable[[], object]) -> float:
+    """The median of a few, to the end of what it gave the device to do."""
+    took: list[float] = []
+    for _ in range(REPEATS):
+        began_at = time.perf_counter()
+        call()
+        if not stage.rehearsed:
+            import torch
+
+            torch.cuda.synchronize()
+        took.append((time.perf_counter() - began_at) * 1e3)
+    return round(statistics.median(took), 2)
 
 
 def test_weights_leave_the_card_and_come_back(stage: Stage, recognizer: NemoRecognizer, report: Report) -> None:
