@@ -47,6 +47,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+INTERNAL_ERROR = "internal_error"
+"""The code of what nobody foresaw, which has no class."""
+
 LONGEST_ECHO = 100
 """Characters of what a client sent that a sentence repeats at most."""
 

@@ -68,6 +68,7 @@ def test_counters_begin_at_zero(measured: Measured) -> None:
     begin_at_zero()
     assert measured("asr.admission.rejections").keys() == {(code,) for code in names.REJECTIONS}
     assert {"queue_full", "model_loading", "gpu_memory_limit", "exceeds_memory"} <= set(names.REJECTIONS)
+    assert {(code,) for code in (*names.FAULTS, *names.LIVE_REFUSALS)} <= measured("asr.live.errors").keys()
     assert measured("asr.stalls") == {(): 0}
     assert ("anonymous",) in measured("asr.live.audio")
 
