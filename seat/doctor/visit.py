@@ -63,7 +63,7 @@ async def here(settings: Settings, load_recognizer: Callable[[], Recognizer]) ->
         if faults:
             return [not_started(faults[0])]
         examined = await service.examine()
-        key = settings.api_keys[0].get_secret_value() if settings.api_keys else None
+        key = settings.named_keys[0][1].get_secret_value() if settings.api_keys else None
 
         def look() -> list[Finding]:
             with Client(
