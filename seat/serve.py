@@ -12,12 +12,13 @@ from functools import partial
 from importlib import resources
 from typing import Any
 
+from granian._granian import SocketHolder
 from granian.constants import HTTPModes, Interfaces
 from granian.log import LogLevels
 from granian.server.embed import Server
 
 from seat.app import build_app
-from seat.errors import CannotStart
+from seat.errors import AddressUnusable, CannotStart
 from seat.gauges import publish
 from seat.recognizer import Recognizer
 from seat.service import State
@@ -32,6 +33,15 @@ WAITING_CONNECTIONS = 1024
 OPEN_CONNECTIONS = 4096
 """Connections that are served at once. Granian's default, 128, lets as many idle ones starve the probes; what work may
 wait is limited by the settings, not here."""
+
+PEER_OPTIONS = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
+)
+"""What ends a connection after a minute where its client has vanished without a packet. By itself Linux waits two hours
+if nothing is to be said, and a quarter of one if something is. A silent client stays, as its kernel answers."""
 
 
 def load_nemo(settings: Settings) -> Recognizer:
@@ -71,16 +81,14 @@ def serve(settings: Settings, load_recognizer: Callable[[Settings], Recognizer] 
     configure_logging(settings.log_format)
     for name, instead in deprecated().items():
         log.warning("deprecated_name", name=name, instead=instead)
-    if reason := _unusable(settings.host, settings.port):
-        log.error("cannot_start", reason=reason)
-        return 1
     try:
+        listener = listen(settings.host, settings.port)
         outlets = set_up(os.environ)
     except CannotStart as fault:
         log.error("cannot_start", reason=str(fault))
         return 1
     try:
-        return asyncio.run(_serve(settings, partial(_load_for_good, load_recognizer, settings), outlets))
+        return asyncio.run(_serve(settings, partial(_load_for_good, load_recognizer, settings), outlets, listener))
     finally:
         outlets.shut_down()
 
@@ -96,16 +104,34 @@ def _load_for_good(load_recognizer: Callable[[Settings], Recognizer], settings: 
     return recognizer
 
 
-def _unusable(host: str, port: int) -> str | None:
-    """Why an address cannot be listened on, or None. Granian would silently share a taken port with whoever has it."""
+def listen(host: str, port: int) -> socket.socket:
+    """Listen on an address; 0 is any free port. Granian would silently share a taken one with whoever has it.
+
+    Raises:
+        AddressUnusable: It is taken, or not ours.
+    """
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        both = family is socket.AF_INET6  # '::' is every address, IPv4's included
+        listener = socket.create_server((host, port), family=family, backlog=WAITING_CONNECTIONS, dualstack_ipv6=both)
     except OSError as fault:
-        return f"SEAT_HOST={host} and SEAT_PORT={port} cannot be listened on: {fault.strerror}"
-    return None
+        raise AddressUnusable(host=host, port=port, reason=fault.strerror or str(fault)) from fault
+    listener.settimeout(0)
+    for level, option, value in PEER_OPTIONS:
+        listener.setsockopt(level, option, value)
+    return listener
+
+
+class _Server(Server):
+    """Granian's on a socket of ours: what it accepts inherits the options, and it has none of its own for them."""
+
+    def __init__(self, listener: socket.socket, app: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  Granian's
+        super().__init__(app, **options)
+        self._listener = listener
+
+    def _init_shared_socket(self) -> None:
+        described = self._listener.detach(), False, WAITING_CONNECTIONS  # False: it is no unix socket
+        self._shd = SocketHolder(*described)  # type: ignore[assignment, call-arg]  # its stub has neither
 
 
 def _example(settings: Settings) -> str:
@@ -115,12 +141,11 @@ def _example(settings: Settings) -> str:
     return f"curl {settings.url}/v1/audio/transcriptions {key}-F model={settings.model_id} -F file=@{clip}"
 
 
-def make_server(app: Callable[..., Any], host: str, port: int) -> Server:
-    """A server of an application, in this process and on this event loop; it does not listen yet."""
-    return Server(
+def make_server(app: Callable[..., Any], listener: socket.socket) -> Server:
+    """A server of an application, in this process and on this event loop; it accepts nothing yet."""
+    return _Server(
+        listener,
         app,
-        address=host,
-        port=port,
         interface=Interfaces.ASGI,
         http=HTTPModes.auto,
         websockets=True,
@@ -131,7 +156,9 @@ def make_server(app: Callable[..., Any], host: str, port: int) -> Server:
     )
 
 
-async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer], outlets: Outlets) -> int:
+async def _serve(
+    settings: Settings, load_recognizer: Callable[[], Recognizer], outlets: Outlets, listener: socket.socket
+) -> int:
     exit_code = 0
     leaving: asyncio.Future[None] | None = None
 
@@ -165,7 +192,7 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer], 
 
     app, service = build_app(settings, load_recognizer, fail, outlets.exposition)
     publish(service, settings.device)
-    server = make_server(app, settings.host, settings.port)
+    server = make_server(app, listener)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
