@@ -26,6 +26,7 @@ from seat.settings import Settings, deprecated
 from seat.telemetry import configure_logging, log
 from seat.telemetry.providers import Outlets, set_up
 from seat.watch import watch
+from seat.web.underway import UnderWay
 
 WAITING_CONNECTIONS = 1024
 """Connections that the kernel keeps until they are accepted."""
@@ -33,6 +34,9 @@ WAITING_CONNECTIONS = 1024
 OPEN_CONNECTIONS = 4096
 """Connections that are served at once. Granian's default, 128, lets as many idle ones starve the probes; what work may
 wait is limited by the settings, not here."""
+
+CLOSE_WITHIN_S = 8.0
+"""Seconds that the server gets to end by itself once nobody is served any more; five are the model's thread's."""
 
 PEER_OPTIONS = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -160,7 +164,7 @@ async def _serve(
     settings: Settings, load_recognizer: Callable[[], Recognizer], outlets: Outlets, listener: socket.socket
 ) -> int:
     exit_code = 0
-    leaving: asyncio.Future[None] | None = None
+    leaving: asyncio.Future[Any] | None = None
 
     def fail(fault: BaseException) -> None:
         nonlocal exit_code
@@ -179,20 +183,23 @@ async def _serve(
     def leave() -> None:
         nonlocal leaving
         service.stop_admission()
-        leaving = leaving or asyncio.ensure_future(close())
-        loop.call_later(settings.drain_s, give_up)
+        leaving = leaving or asyncio.gather(close(), give_up())
 
     async def close() -> None:
         await service.drain_streams()  # Granian breaks off open websockets at once, and without a word
         server.stop()  # type: ignore[no-untyped-call]
 
-    def give_up() -> None:
-        log.warning("drain_ended", after_s=settings.drain_s)
+    async def give_up() -> None:
+        await asyncio.sleep(settings.drain_s)
+        log.warning("drain_ended", after_s=settings.drain_s, cut_off=len(under_way))
+        await under_way.cut_off()
+        await asyncio.wait([serving], timeout=CLOSE_WITHIN_S)
         serving.cancel()
 
     app, service = build_app(settings, load_recognizer, fail, outlets.exposition)
     publish(service, settings.device)
-    server = make_server(app, listener)
+    under_way = UnderWay()
+    server = make_server(under_way.watching(app), listener)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
