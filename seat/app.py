@@ -27,6 +27,7 @@ from seat.web.realtime import transcribe_in_realtime
 from seat.web.recent import Recent, list_recent
 from seat.web.stream import stream_audio
 from seat.web.transcriptions import create_transcription, create_translation
+from seat.web.underway import with_last_words
 
 
 def build_app(
@@ -86,7 +87,7 @@ def build_app(
         request_max_body_size=None,
     )
     app.state.settings = settings
-    return with_lingering(with_access_line(with_security_headers(app), recent)), service
+    return with_lingering(with_access_line(with_security_headers(with_last_words(app)), recent)), service
 
 
 def _cors(settings: Settings) -> CORSConfig | None:

@@ -31,6 +31,7 @@
     ├── RecognitionFailed           the model raised on this audio
     └── CannotStart                 the process must end; never an answer over HTTP
         ├── InvalidSettings         the environment asks for what does not exist
+        ├── AddressUnusable         the address cannot be listened on
         ├── DeviceUnavailable       the device asked for does not answer
         ├── CapTooSmall             the memory cap cannot hold the model at work
         ├── CardFull                others have taken the memory that the cap would allow
@@ -46,6 +47,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import ClassVar
+
+INTERNAL_ERROR = "internal_error"
+"""The code of what nobody foresaw, which has no class."""
 
 LONGEST_ECHO = 100
 """Characters of what a client sent that a sentence repeats at most."""
@@ -350,6 +354,13 @@ class InvalidSettings(CannotStart):
 
     def __init__(self, *, problems: Iterable[str]) -> None:
         super().__init__("The settings are not usable:\n" + "\n".join(f"  {problem}" for problem in problems))
+
+
+class AddressUnusable(CannotStart):
+    """The address cannot be listened on."""
+
+    def __init__(self, *, host: str, port: int, reason: str) -> None:
+        super().__init__(f"SEAT_HOST={host} and SEAT_PORT={port} cannot be listened on: {reason}")
 
 
 class DeviceUnavailable(CannotStart):

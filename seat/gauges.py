@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Generic, TypeVar
 
 from seat.meter import Reported
 from seat.resident import reading
@@ -15,6 +16,8 @@ from seat.service import Service, ServiceStatistics, State
 from seat.telemetry import names, observe
 from seat.telemetry.metrics import Reading
 from seat.telemetry.names import Metric
+
+Record = TypeVar("Record")
 
 Wanted = Callable[[ServiceStatistics], int | float | None]
 """Picks a figure; None where there is none yet."""
@@ -44,6 +47,26 @@ TOLD: dict[Metric, Told] = {
 """What the driver or the kernel tells."""
 
 
+class Shared(Generic[Record]):
+    """One record for all metrics of a collection, so that they agree: the first that asks again begins the next.
+
+    OpenTelemetry has no callback for several metrics at once; it makes one collection after the other.
+    """
+
+    def __init__(self, read: Callable[[], Record]) -> None:
+        self._read = read
+        self._record: Record
+        self._told: set[Metric] = set()
+
+    def record_for(self, metric: Metric) -> Record:
+        """The record of the collection that reads this metric now."""
+        if not self._told or metric in self._told:
+            self._told.clear()
+            self._record = self._read()
+        self._told.add(metric)
+        return self._record
+
+
 def publish(service: Service, asked_device: str) -> None:
     """Let whoever collects read this seat, from now on.
 
@@ -51,24 +74,25 @@ def publish(service: Service, asked_device: str) -> None:
         service: Read, never changed.
         asked_device: The setting, to be seen beside the device in force.
     """
+    now, reported = Shared(service.statistics), Shared(service.reported)
     for metric, wanted in FIGURES.items():
-        observe(metric, partial(_figure, service, wanted))
+        observe(metric, partial(_figure, now, metric, wanted))
     for metric, told in TOLD.items():
-        observe(metric, partial(_reported, service, told))
-    observe(names.MEMORY_OUTSIDE, lambda: outside(service.statistics()))
-    observe(names.SEAT_STATE, lambda: states(service.state))
-    observe(names.MODEL_INFO, lambda: model(service.statistics(), asked_device))
+        observe(metric, partial(_reported, reported, metric, told))
+    observe(names.MEMORY_OUTSIDE, lambda: outside(now.record_for(names.MEMORY_OUTSIDE)))
+    observe(names.SEAT_STATE, lambda: states(now.record_for(names.SEAT_STATE).state))
+    observe(names.MODEL_INFO, lambda: model(now.record_for(names.MODEL_INFO), asked_device))
     observe(names.PROCESS_MEMORY, lambda: _plain(reading("VmRSS")))
     observe(names.PROCESS_UPTIME, lambda: _plain(time.time() - service.started_at))
 
 
-def _figure(service: Service, wanted: Wanted) -> Iterable[Reading]:
-    return _plain(wanted(service.statistics()))
+def _figure(now: Shared[ServiceStatistics], metric: Metric, wanted: Wanted) -> Iterable[Reading]:
+    return _plain(wanted(now.record_for(metric)))
 
 
-def _reported(service: Service, told: Told) -> Iterable[Reading]:
-    reported = service.reported()
-    return _plain(told(reported) if reported else None)
+def _reported(reported: Shared[Reported | None], metric: Metric, told: Told) -> Iterable[Reading]:
+    record = reported.record_for(metric)
+    return _plain(told(record) if record else None)
 
 
 def _plain(value: float | None) -> Iterable[Reading]:

@@ -12,12 +12,13 @@ from functools import partial
 from importlib import resources
 from typing import Any
 
+from granian._granian import SocketHolder
 from granian.constants import HTTPModes, Interfaces
 from granian.log import LogLevels
 from granian.server.embed import Server
 
 from seat.app import build_app
-from seat.errors import CannotStart
+from seat.errors import AddressUnusable, CannotStart
 from seat.gauges import publish
 from seat.recognizer import Recognizer
 from seat.service import State
@@ -25,6 +26,7 @@ from seat.settings import Settings, deprecated
 from seat.telemetry import configure_logging, log
 from seat.telemetry.providers import Outlets, set_up
 from seat.watch import watch
+from seat.web.underway import UnderWay
 
 WAITING_CONNECTIONS = 1024
 """Connections that the kernel keeps until they are accepted."""
@@ -32,6 +34,18 @@ WAITING_CONNECTIONS = 1024
 OPEN_CONNECTIONS = 4096
 """Connections that are served at once. Granian's default, 128, lets as many idle ones starve the probes; what work may
 wait is limited by the settings, not here."""
+
+CLOSE_WITHIN_S = 8.0
+"""Seconds that the server gets to end by itself once nobody is served any more; five are the model's thread's."""
+
+PEER_OPTIONS = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
+)
+"""What ends a connection after a minute where its client has vanished without a packet. By itself Linux waits two hours
+if nothing is to be said, and a quarter of one if something is. A silent client stays, as its kernel answers."""
 
 
 def load_nemo(settings: Settings) -> Recognizer:
@@ -71,16 +85,14 @@ def serve(settings: Settings, load_recognizer: Callable[[Settings], Recognizer] 
     configure_logging(settings.log_format)
     for name, instead in deprecated().items():
         log.warning("deprecated_name", name=name, instead=instead)
-    if reason := _unusable(settings.host, settings.port):
-        log.error("cannot_start", reason=reason)
-        return 1
     try:
+        listener = listen(settings.host, settings.port)
         outlets = set_up(os.environ)
     except CannotStart as fault:
         log.error("cannot_start", reason=str(fault))
         return 1
     try:
-        return asyncio.run(_serve(settings, partial(_load_for_good, load_recognizer, settings), outlets))
+        return asyncio.run(_serve(settings, partial(_load_for_good, load_recognizer, settings), outlets, listener))
     finally:
         outlets.shut_down()
 
@@ -96,16 +108,34 @@ def _load_for_good(load_recognizer: Callable[[Settings], Recognizer], settings: 
     return recognizer
 
 
-def _unusable(host: str, port: int) -> str | None:
-    """Why an address cannot be listened on, or None. Granian would silently share a taken port with whoever has it."""
+def listen(host: str, port: int) -> socket.socket:
+    """Listen on an address; 0 is any free port. Granian would silently share a taken one with whoever has it.
+
+    Raises:
+        AddressUnusable: It is taken, or not ours.
+    """
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        both = family is socket.AF_INET6  # '::' is every address, IPv4's included
+        listener = socket.create_server((host, port), family=family, backlog=WAITING_CONNECTIONS, dualstack_ipv6=both)
     except OSError as fault:
-        return f"SEAT_HOST={host} and SEAT_PORT={port} cannot be listened on: {fault.strerror}"
-    return None
+        raise AddressUnusable(host=host, port=port, reason=fault.strerror or str(fault)) from fault
+    listener.settimeout(0)
+    for level, option, value in PEER_OPTIONS:
+        listener.setsockopt(level, option, value)
+    return listener
+
+
+class _Server(Server):
+    """Granian's on a socket of ours: what it accepts inherits the options, and it has none of its own for them."""
+
+    def __init__(self, listener: socket.socket, app: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401  Granian's
+        super().__init__(app, **options)
+        self._listener = listener
+
+    def _init_shared_socket(self) -> None:
+        described = self._listener.detach(), False, WAITING_CONNECTIONS  # False: it is no unix socket
+        self._shd = SocketHolder(*described)  # type: ignore[assignment, call-arg]  # its stub has neither
 
 
 def _example(settings: Settings) -> str:
@@ -115,12 +145,11 @@ def _example(settings: Settings) -> str:
     return f"curl {settings.url}/v1/audio/transcriptions {key}-F model={settings.model_id} -F file=@{clip}"
 
 
-def make_server(app: Callable[..., Any], host: str, port: int) -> Server:
-    """A server of an application, in this process and on this event loop; it does not listen yet."""
-    return Server(
+def make_server(app: Callable[..., Any], listener: socket.socket) -> Server:
+    """A server of an application, in this process and on this event loop; it accepts nothing yet."""
+    return _Server(
+        listener,
         app,
-        address=host,
-        port=port,
         interface=Interfaces.ASGI,
         http=HTTPModes.auto,
         websockets=True,
@@ -131,9 +160,11 @@ def make_server(app: Callable[..., Any], host: str, port: int) -> Server:
     )
 
 
-async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer], outlets: Outlets) -> int:
+async def _serve(
+    settings: Settings, load_recognizer: Callable[[], Recognizer], outlets: Outlets, listener: socket.socket
+) -> int:
     exit_code = 0
-    leaving: asyncio.Future[None] | None = None
+    leaving: asyncio.Future[Any] | None = None
 
     def fail(fault: BaseException) -> None:
         nonlocal exit_code
@@ -152,20 +183,23 @@ async def _serve(settings: Settings, load_recognizer: Callable[[], Recognizer], 
     def leave() -> None:
         nonlocal leaving
         service.stop_admission()
-        leaving = leaving or asyncio.ensure_future(close())
-        loop.call_later(settings.drain_s, give_up)
+        leaving = leaving or asyncio.gather(close(), give_up())
 
     async def close() -> None:
         await service.drain_streams()  # Granian breaks off open websockets at once, and without a word
         server.stop()  # type: ignore[no-untyped-call]
 
-    def give_up() -> None:
-        log.warning("drain_ended", after_s=settings.drain_s)
+    async def give_up() -> None:
+        await asyncio.sleep(settings.drain_s)
+        log.warning("drain_ended", after_s=settings.drain_s, cut_off=len(under_way))
+        await under_way.cut_off()
+        await asyncio.wait([serving], timeout=CLOSE_WITHIN_S)
         serving.cancel()
 
     app, service = build_app(settings, load_recognizer, fail, outlets.exposition)
     publish(service, settings.device)
-    server = make_server(app, settings.host, settings.port)
+    under_way = UnderWay()
+    server = make_server(under_way.watching(app), listener)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)

@@ -201,6 +201,9 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             "SEAT_CUDA_GRAPHS=1 needs SEAT_MEM_RETURN=0 and SEAT_IDLE_RELEASE_S=0: a graph keeps the addresses it was "
             "captured with, and once memory has gone back to the driver the next replay is an illegal access"
         )
+    for name, key in settings.named_keys:
+        if not (key.get_secret_value().isascii() and key.get_secret_value().isprintable()):
+            yield f"SEAT_API_KEYS: '{name}' holds more than printable ASCII, and no client could send it in a header"
     if settings.max_live_wait_s < sum(settings.live_window_s[1:]):
         yield "SEAT_MAX_LIVE_WAIT_S must hold at least the chunk and the right context of SEAT_LIVE_WINDOW_S"
     if settings.cuda_graphs and sum(settings.live_window_s) > settings.window_s + sum(settings.window_context_s):

@@ -118,10 +118,8 @@ class Transcriber:
         deadline_at: float,
         draw: Callable[[int], None],
     ) -> tuple[Transcript, Timings]:
-        began_at = time.monotonic()
         with stage("decode"):
             waveform, windows = await self._prepare(source, chunking, draw)
-        decode_s = time.monotonic() - began_at
         join: Join = self._limits.join if len(windows) > 1 else "independent"
         stitcher = Stitcher(windows, self._vocabulary, samples=len(waveform), language=self._language, join=join)
         carried_frame = self._frame if join == "carried" else None
@@ -133,7 +131,6 @@ class Transcriber:
             transcript = stitcher.transcript() if len(windows) == 1 else await asyncio.to_thread(stitcher.transcript)
         timings = Timings(
             audio_s=transcript.duration_s,
-            decode_s=decode_s,
             queue_s=heard.queue_s,
             inference_s=heard.inference_s,
             windows=len(windows),

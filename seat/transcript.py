@@ -102,12 +102,10 @@ class Transcript:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timings:
-    """Where one request spent its time; travels with the result and is recorded once."""
+    """What one request took of the model; travels with the result and is recorded once."""
 
     audio_s: float
     """Length of the decoded audio in seconds."""
-    decode_s: float
-    """Seconds from compressed bytes to samples, waiting for a decoding thread included."""
     queue_s: float
     """Seconds between submission and the start of the first batch that held one of its windows."""
     inference_s: float

@@ -1,9 +1,11 @@
 """The description of the API, for programs and for people."""
 
 import re
+from dataclasses import fields
 
 from seat.web.docs import page
 from seat.web.openapi import FORM, SCHEMAS, document
+from seat.web.recent import Answered
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
@@ -18,3 +20,10 @@ def test_the_page_tells_every_field_path_and_object() -> None:
     written = page(document())
     for name in (*FORM, *document()["paths"], *SCHEMAS):
         assert f"{name}</code>" in written, name
+
+
+def test_what_is_remembered_of_a_request_is_described() -> None:
+    """Every field, and what programs read beside it."""
+    described = SCHEMAS["Requests"]["properties"]["requests"]["items"]["properties"]
+    assert [field.name for field in fields(Answered)] == list(described)
+    assert {"/health/requests", "/metrics"} <= document()["paths"].keys()

@@ -132,6 +132,12 @@ def test_a_model_with_wrong_words_fails_by_its_words() -> None:
     assert "where the clip says 'Seven three alpha. Stop please.'" in found["words"].said
 
 
+def test_a_doctor_shows_the_key_and_not_its_name() -> None:
+    """Of 'NAME:KEY' the seat knows the part behind the colon."""
+    found = here(FakeRecognizer(), Settings(**dict(SETTINGS) | {"api_keys": "ann:hush"}))
+    assert "where the clip says" in found["words"].said
+
+
 def test_a_model_that_hears_words_in_silence_fails_there() -> None:
     """A null control, beside the positive one."""
     assert failed(here(Deaf())) == ["words", "silence"]

@@ -4,6 +4,7 @@ import inspect
 import re
 
 from seat import errors
+from seat.telemetry import names
 from seat.web.problems import STATUSES, status_of
 
 
@@ -34,6 +35,12 @@ def test_every_error_that_can_reach_a_client_has_a_status_of_its_own_kind() -> N
             continue
         status = next(STATUSES[base] for base in cls.__mro__ if base in STATUSES)
         assert (400 <= status < 499) == issubclass(cls, errors.InvalidRequest), cls
+
+
+def test_what_is_a_fault_in_a_trace_is_what_is_a_5xx() -> None:
+    """By its code, which a stream and a live session have where their status cannot tell any more."""
+    codes = {cls.code for cls in _classes() if cls.code and status_of(cls.__new__(cls)) >= 500}
+    assert codes | {errors.INTERNAL_ERROR} == set(names.FAULTS)
 
 
 def test_a_class_without_a_row_has_the_row_of_its_base() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from seat.executor import ExecutorStatistics
-from seat.gauges import FIGURES, TOLD, model, outside, states
+from seat.gauges import FIGURES, TOLD, Shared, model, outside, states
 from seat.memory import MemoryStatistics
 from seat.meter import Outside, Reported
 from seat.queueing import QueueStatistics
@@ -55,6 +55,23 @@ COLD = ServiceStatistics(
 def test_each_figure_is_the_one_it_is_called(metric: names.Metric, warm: float, cold: float | None) -> None:
     """And before the model has warmed up, nothing stands where nothing is known."""
     assert (FIGURES[metric](WARM), FIGURES[metric](COLD)) == (warm, cold)
+
+
+def test_a_collection_has_one_record() -> None:
+    """Whatever it asks for, in whatever order; one that could not be read is no older one."""
+    records = iter([1, 2, None, 3])
+
+    def read() -> int:
+        if (record := next(records)) is None:
+            raise EOFError
+        return record
+
+    shared, metrics = Shared(read), list(FIGURES)
+    assert {1} == {shared.record_for(metric) for metric in metrics}
+    assert {2} == {shared.record_for(metric) for metric in reversed(metrics)}
+    with pytest.raises(EOFError):
+        shared.record_for(metrics[0])
+    assert {3} == {shared.record_for(metric) for metric in metrics[1:]}
 
 
 def test_every_metric_that_is_read_has_a_reading() -> None:

@@ -119,6 +119,17 @@ def test_a_key_is_not_printed() -> None:
 
 
 @pytest.mark.parametrize(
+    "keys, name", [("right,ann:schlüssel", "ann"), ("right,schlüssel", "key2"), ("a\u200bb", "key1"), ("a\tb", "key1")]
+)
+def test_a_key_that_no_client_could_send_stops_the_start(keys: str, name: str) -> None:
+    """The openai SDK refuses to, others send other bytes; the sentence has the key's name, and not the key."""
+    with pytest.raises(InvalidSettings) as caught:
+        settings.read({"SEAT_API_KEYS": keys})
+    assert f"SEAT_API_KEYS: '{name}' holds more than printable ASCII" in str(caught.value)
+    assert keys[-3:] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     "model, served",
     [
         ("demo", ("demo", "whisper-1", "ext-stt")),

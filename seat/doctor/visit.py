@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import httpx
 
-from seat.child import free_port
 from seat.client import Client, NoTranscript, Unreachable
 from seat.doctor import findings, patient
 from seat.doctor.findings import Finding
@@ -50,12 +49,13 @@ def elsewhere(url: str, api_key: str | None, settings: Settings) -> Iterator[Fin
 async def here(settings: Settings, load_recognizer: Callable[[], Recognizer]) -> list[Finding]:
     """Start a seat in this process, on a free port of the loopback, and examine it from inside and outside."""
     from seat.app import build_app
-    from seat.serve import make_server
+    from seat.serve import listen, make_server
 
     faults: list[BaseException] = []
-    port = free_port()
+    listener = listen("127.0.0.1", 0)
+    port = listener.getsockname()[1]
     app, service = build_app(settings, load_recognizer, faults.append)
-    server = make_server(app, "127.0.0.1", port)
+    server = make_server(app, listener)
     serving = asyncio.ensure_future(server.serve())
     try:
         while service.info is None and not faults:  # noqa: ASYNC110  see below
@@ -63,7 +63,7 @@ async def here(settings: Settings, load_recognizer: Callable[[], Recognizer]) ->
         if faults:
             return [not_started(faults[0])]
         examined = await service.examine()
-        key = settings.api_keys[0].get_secret_value() if settings.api_keys else None
+        key = settings.named_keys[0][1].get_secret_value() if settings.api_keys else None
 
         def look() -> list[Finding]:
             with Client(

@@ -37,12 +37,11 @@ def noted(name: str) -> object | None:
 
 
 def note_timings(timings: Timings) -> None:
-    """Add where a request spent its time; seconds in milliseconds' precision."""
+    """Add what a request took of the model; seconds in milliseconds' precision. Its stages note themselves."""
     note(
         audio_s=round(timings.audio_s, 3),
         windows=timings.windows,
         batch_sizes=timings.batch_sizes[:MOST_BATCH_SIZES],
-        decode_s=round(timings.decode_s, 4),
         queue_s=round(timings.queue_s, 4),
         inference_s=round(timings.inference_s, 4),
         peak_mib=timings.peak_nbytes // MIB,

@@ -77,6 +77,7 @@ def begin_at_zero() -> None:
     record(names.LIVE_AUDIO, 0, {names.CLIENT: ANONYMOUS})
     for code in names.REJECTIONS:
         record(names.ADMISSION_REJECTIONS, 0, {names.ERROR_TYPE: code})
+    for code in (*names.FAULTS, *names.LIVE_REFUSALS):
         record(names.LIVE_ERRORS, 0, {names.ERROR_TYPE: code})
 
 

@@ -9,7 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from seat.errors import ClientDisconnected, ExceedsMemory, Unavailable
+from seat.errors import (
+    INTERNAL_ERROR,
+    ClientDisconnected,
+    DeadlineExceeded,
+    ExceedsMemory,
+    InvalidApiKey,
+    InvalidEvent,
+    ModelNotFound,
+    RecognitionFailed,
+    SlowReader,
+    Unavailable,
+    UnsupportedValue,
+)
 
 DECODE_SPAN: Final = "asr decode"
 """From compressed bytes to samples, waiting for a decoding thread included."""
@@ -93,8 +105,22 @@ ABOUT_MODEL: Final = (
 STAGES: Final = ("decode", "queue", "inference", "assemble", "render")
 """Parts of a request's time, in order; each is a field of its canonical line with '_s' behind it."""
 
-REJECTIONS: Final = (*(str(kind.code) for kind in Unavailable.__subclasses__()), ExceedsMemory.code)
+_UNAVAILABLE: Final = tuple(str(kind.code) for kind in Unavailable.__subclasses__())
+
+REJECTIONS: Final = (*_UNAVAILABLE, ExceedsMemory.code)
 """Codes with which a request is turned away that asked for nothing wrong in itself."""
+
+FAULTS: Final = (*_UNAVAILABLE, DeadlineExceeded.code, RecognitionFailed.code, INTERNAL_ERROR)
+"""Codes of a 5xx. A stream and a live session have them behind a status that was sent before."""
+
+LIVE_REFUSALS: Final = (
+    InvalidApiKey.code,
+    InvalidEvent.code,
+    ModelNotFound.code,
+    SlowReader.code,
+    UnsupportedValue.code,
+)
+"""Codes of what is wrong with a live client, and ends its session."""
 
 HUNG_UP: Final = ClientDisconnected.code
 """The code of a request whose client has gone."""

@@ -86,5 +86,5 @@ def _complete(span: Span, line: Mapping[str, Any], about: Mapping[str, Any]) -> 
     span.set_attributes({name: line[key] for name, key in told.items() if line.get(key) is not None})
     if line.get("error") == names.HUNG_UP:
         span.set_attribute(names.CANCELLED, value=True)
-    if not 0 < about[names.STATUS] < HTTPStatus.INTERNAL_SERVER_ERROR:
+    if line.get("error") in names.FAULTS or not 0 < about[names.STATUS] < HTTPStatus.INTERNAL_SERVER_ERROR:
         span.set_status(StatusCode.ERROR)

@@ -95,6 +95,16 @@ _TURN: Final[dict[str, Schema]] = {
     "start": _NUMBER,
     "end": _NUMBER,
 }
+_ANSWERED: Final = _object(
+    {
+        "at": _NUMBER,
+        "status": {"type": "integer"},
+        "total_s": _NUMBER,
+        "error": {"type": ["string", "null"]},
+        **{name: {"type": ["number", "null"]} for name in ("audio_s", "queue_s", "inference_s")},
+        "peak_mib": {"type": ["integer", "null"]},
+    }
+)
 _MODEL: Final = _object({"id": _TEXT, "object": _choice(["model"]), "created": {"type": "integer"}, "owned_by": _TEXT})
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -127,6 +137,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "StreamClosed": _object({"type": _choice(["closed"]), "reason": _TEXT, "audio_s": _NUMBER}),
     "Model": _MODEL,
     "Models": _object({"object": _choice(["list"]), "data": {"type": "array", "items": _MODEL}}),
+    "Requests": _object(
+        {
+            "now": _told(_NUMBER, "What time it is here, in seconds since 1970."),
+            "requests": {"type": "array", "items": _ANSWERED},
+        }
+    ),
     "Error": _object(
         {
             "error": _object(
@@ -240,6 +256,13 @@ def document() -> Schema:
             "/health": _get("Tell everything that is known.", _ANYTHING),
             "/health/live": {"get": {"summary": "Tell whether this process is of use.", "responses": _PROBE}},
             "/health/ready": {"get": {"summary": "Tell whether it would transcribe now.", "responses": _PROBE}},
+            "/health/requests": _get(
+                "Tell the last transcriptions and live sessions as numbers, oldest first.",
+                _json("Requests"),
+                (401,),
+                security=[{"key": []}, {}],
+            ),
+            "/metrics": _get("Tell all metrics, as Prometheus reads them.", {"text/plain": {"schema": _TEXT}}),
             "/openapi.json": _get("This description.", _ANYTHING),
         },
         "components": {

@@ -8,7 +8,7 @@ import re
 from importlib import resources
 from typing import Any, Final
 
-from litestar import MediaType, Request, Response, get
+from litestar import MediaType, Request, Response, route
 
 PAGE: Final = (resources.files("seat.web") / "index.html").read_text(encoding="utf-8")
 
@@ -52,7 +52,7 @@ HEADERS: Final = {
 }
 
 
-@get("/", media_type=MediaType.HTML)
+@route("/", http_method=["GET", "HEAD"], media_type=MediaType.HTML)
 async def show_page(request: Request[Any, Any, Any]) -> Response[str | None]:
     """Send the page, or 304 where the browser has it."""
     if ETAG in request.headers.get("if-none-match", ""):

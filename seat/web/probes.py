@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from litestar import Response, get
+from litestar import Response, route
 from litestar.di import NamedDependency
 
 from seat import __version__
@@ -16,13 +16,13 @@ RETRY_AFTER_S = "5"
 """Seconds after which asking again makes sense while a model loads."""
 
 
-@get("/health/live")
+@route("/health/live", http_method=["GET", "HEAD"])
 async def live(service: NamedDependency[Service]) -> Response[dict[str, Any]]:
     """200 while this process can still become or stay useful; 503 where only a new one can."""
     return Response({"live": service.live}, status_code=200 if service.live else 503)
 
 
-@get("/health/ready")
+@route("/health/ready", http_method=["GET", "HEAD"])
 async def ready(service: NamedDependency[Service]) -> Response[dict[str, Any]]:
     """200 once the model has warmed up, its weights released or not; 503 before, while stalled, and while stopping."""
     state = service.state
@@ -31,7 +31,7 @@ async def ready(service: NamedDependency[Service]) -> Response[dict[str, Any]]:
     return Response({"ready": False, "state": state}, status_code=503, headers={"retry-after": RETRY_AFTER_S})
 
 
-@get("/health")
+@route("/health", http_method=["GET", "HEAD"])
 async def health(
     service: NamedDependency[Service], settings: NamedDependency[Settings], recent: NamedDependency[Recent]
 ) -> dict[str, Any]:

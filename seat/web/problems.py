@@ -69,7 +69,7 @@ def problem_of(fault: Exception) -> Problem:
     if isinstance(fault, errors.SeatError):
         status, message, param, code = status_of(fault), str(fault), fault.param, fault.code
     else:
-        status, message, param, code = 500, _UNEXPECTED, None, "internal_error"
+        status, message, param, code = 500, _UNEXPECTED, None, errors.INTERNAL_ERROR
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error("fault", exc_info=fault)
     return _problem(status, message, param, code, _hints(fault))

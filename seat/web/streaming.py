@@ -16,7 +16,7 @@ from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
 from seat import formats
-from seat.errors import ClientDisconnected
+from seat.errors import ClientDisconnected, ShuttingDown
 from seat.hearing import NewWords
 from seat.telemetry import note
 from seat.transcript import Transcript, Word
@@ -74,6 +74,10 @@ class EventStream(Response[None]):
                 if not self._begun:
                     raise
                 note(error=fault.code)
+            except asyncio.CancelledError:
+                if self._begun:
+                    await self._break_off(send, ShuttingDown())
+                raise
 
     async def _relay(self, send: Send) -> None:
         try:
@@ -83,10 +87,15 @@ class EventStream(Response[None]):
         except Exception as fault:
             if not self._begun:
                 raise
-            problem = problem_of(fault)
-            note(error=problem.code)
-            await self._send(send, b"event: error\n" + _event({"error": problem.error}))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._break_off(send, fault)
+        else:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _break_off(self, send: Send, fault: Exception) -> None:
+        problem = problem_of(fault)
+        note(error=problem.code)
+        event = b"event: error\n" + _event({"error": problem.error})
+        await send({"type": "http.response.body", "body": event, "more_body": False})
 
     async def _send(self, send: Send, event: bytes) -> None:
         if not self._begun:

@@ -10,6 +10,7 @@ import select
 import socket
 import struct
 from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -199,15 +200,33 @@ def test_unknown_paths_and_methods_are_refused_in_our_shape(fake: FakeSeat) -> N
     assert "POST" in wrong.headers["allow"]
 
 
-def test_a_head_request_leaves_the_connection_usable(fake: FakeSeat) -> None:
-    """Its answer has no body, so the next one on the same connection is not misread."""
+def test_a_head_request_is_a_get_without_a_body(fake: FakeSeat) -> None:
+    """Load balancers ask so; and the next answer on the same connection is not misread."""
     connection = http.client.HTTPConnection("127.0.0.1", fake.port, timeout=PATIENCE_S)
-    for method, path in [("HEAD", "/health/live"), ("HEAD", "/none"), ("GET", "/health/live")]:
-        connection.request(method, path)
-        answer = connection.getresponse()
-        content = answer.read()
-    assert (answer.status, json.loads(content)) == (200, {"live": True})
+    for path, status in [("/health/live", 200), ("/health/ready", 200), ("/health", 200), ("/", 200), ("/none", 404)]:
+        seen = []
+        for method in ("HEAD", "GET"):
+            connection.request(method, path)
+            answer = connection.getresponse()
+            content = answer.read()
+            assert bool(content) == (method == "GET")
+            seen.append((answer.status, answer.getheader("content-type")))
+        assert (seen[0], seen[0][0]) == (seen[1], status)
     connection.close()
+
+
+def test_a_client_that_vanishes_without_a_packet_is_missed(fake: FakeSeat) -> None:
+    """The kernel asks after it: its timer runs on accepted connections that are idle, websockets among them."""
+
+    def timers(port: int) -> list[str]:
+        rows = [line.split() for line in Path(f"/proc/{fake.process.pid}/net/tcp").read_text().splitlines()]
+        return [row[5][:2] for row in rows if row[1].endswith(f":{fake.port:04X}") and row[2].endswith(f":{port:04X}")]
+
+    with socket.create_connection(("127.0.0.1", fake.port), PATIENCE_S) as connection:
+        connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        port = connection.getsockname()[1]
+        until(lambda: timers(port) == ["02"], what="the timer that asks after an idle client")
 
 
 def test_a_connection_serves_on_after_a_refusal(fake: FakeSeat) -> None:

@@ -176,6 +176,27 @@ def test_a_client_that_stands_still_does_not_keep_the_process(start: Start) -> N
         assert seat.exit_code(within_s=LEAVE_WITHIN_S) == 0
 
 
+def test_who_is_cut_off_at_the_end_is_told(start: Start) -> None:
+    """Who stands still in mid-upload, or waits for a model that hangs: 503, and a line each beside the one warning."""
+    seat = start(SEAT_DRAIN_S="0.5").wait_for("/health/ready")
+    running, stream = seat.begin(said(9)), Pending(seat.port, seat.request(said(9), stream="true"))
+    seat.wait_for_words("nine")
+    with socket.create_connection(("127.0.0.1", seat.port), PATIENCE_S) as connection:
+        request = seat.request(said(1))
+        head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+        connection.sendall(f"POST {TRANSCRIPTIONS} HTTP/1.1\r\n{head}\r\n".encode() + request.read()[:-100])
+        refused(seat)
+        seat.stop()
+        assert b"shutting_down" in read_all(connection)
+    assert [error_of(pending.answer()) for pending in (running, stream)] == [(503, "shutting_down")] * 2
+    assert seat.exit_code() == 0
+    (warning,) = seat.log_lines(event="drain_ended")
+    assert (warning["level"], warning["cut_off"]) == ("warning", 3)
+    assert len(seat.log_lines(event="request", status=503, error="shutting_down")) == 3
+    assert "Traceback" not in seat.log_text()
+    assert [line["logger"] for line in seat.log_lines() if line["level"] == "error"] == []
+
+
 def test_the_model_has_one_caller_on_one_thread(start: Start) -> None:
     """33 clients at once: no two calls overlap, all come from one thread, and everyone gets their own words."""
     seat = start().wait_for("/health/ready")

@@ -108,7 +108,9 @@ async def test_a_model_that_hangs_keeps_no_process(start: Start) -> None:
         seat.stop()
         assert await asyncio.to_thread(seat.exit_code, within_s=10) == 0
         await rest(socket)
-    assert seat.log_lines(event="drain_ended")
+    assert [line["cut_off"] for line in seat.log_lines(event="drain_ended")] == [1]
+    assert [line["error"] for line in seat.log_lines(event="request")] == ["shutting_down"]
+    assert "Traceback" not in seat.log_text()
 
 
 def kill_one(seat: Seat) -> None:

@@ -108,6 +108,21 @@ def test_a_deadline_holds_for_streams_too(start: Start) -> None:
     seat.sign("nine")
 
 
+def test_a_stream_that_the_seat_cannot_wait_for_is_told_so(start: Start) -> None:
+    """When SEAT_DRAIN_S has passed: by an event, as of any fault after the first words."""
+    seat = start(SEAT_MAX_BATCH_S="5", SEAT_DRAIN_S="0.2").wait_for("/health/ready")
+    with _streamed(seat, said(*[1, 2, 3] * 4, 9)) as (answer, events):
+        next(events)
+        until(lambda: any("nine" in words for words in seat.words()), what="the model stands still")
+        seat.stop()
+        *_, error = events
+    assert error["error"]["code"] == "shutting_down"
+    assert seat.exit_code() == 0
+    (line,) = seat.request_lines(answer.headers["x-request-id"])
+    assert (line["status"], line["error"]) == (200, "shutting_down")
+    assert "Traceback" not in seat.log_text()
+
+
 FORMATS = {
     "json": "application/json",
     "verbose_json": "application/json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import socket
@@ -16,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from websockets.sync.client import connect
 
 from seat.telemetry import names
 from tests.process.conftest import Start
@@ -188,6 +190,32 @@ def test_nobodys_key_is_told(ran: Ran) -> None:
     told = ran.log + ran.exposition + str(ran.receiver.spans) + str(ran.receiver.metrics)
     for key in [*KEYS.values(), "stolen"]:
         assert key not in told
+
+
+def test_a_fault_after_the_status_is_an_error_too(tmp_path: Path) -> None:
+    """Of a stream and a live session, where it is ours; its counter was there before, or nobody would see it rise."""
+    with (
+        receiving(PROTOCOLS[0]) as (receiver, environment),
+        FakeSeat(tmp_path, SEAT_MAX_BATCH_S="5", SEAT_MAX_LIVE_SESSIONS="0", **environment) as seat,
+    ):
+        before = _scraped(seat.wait_for("/health/ready").get("/metrics").text, "asr_live_errors_total")
+        assert seat.post(said(*[1, 2, 3] * 4, 7), stream="true").status_code == 200
+        for query in ("", "?sample_rate=fast"):
+            with connect(f"{seat.url}/v1/audio/stream{query}".replace("http", "ws"), proxy=None) as socket:
+                assert json.loads(socket.recv())["type"] == "error"
+        until(lambda: len(seat.log_lines(event="request")) == 3, what="a line for each")
+        after = _scraped(seat.get("/metrics").text, "asr_live_errors_total")
+        seat.stop()
+        assert seat.exit_code(within_s=LEAVE_WITHIN_S) == 0
+    servers = [span for span in receiver.spans if span.kind == Span.SPAN_KIND_SERVER]
+    told = {facts(span.attributes)[names.ERROR_TYPE]: span.status.code for span in servers}
+    assert told == {
+        "recognition_failed": Status.STATUS_CODE_ERROR,
+        "too_many_sessions": Status.STATUS_CODE_ERROR,
+        "unsupported_value": Status.STATUS_CODE_UNSET,
+    }
+    assert {frozenset({("error_type", code)}) for code in (*names.FAULTS, *names.LIVE_REFUSALS)} == before.keys()
+    assert (before.keys(), set(before.values()), sum(after.values())) == (after.keys(), {0}, 2)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -5,9 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
+from seat import settings
 from seat.errors import MemoryLimit
+from seat.gauges import publish
+from seat.service import Service, ServiceStatistics
 from seat.telemetry import count_live_audio, names, observe, open_request, record
 from seat.telemetry.metrics import begin_at_zero, known_method, record_batch, record_request
+from tests.fakes import FakeRecognizer
 
 Measured = Callable[[str], dict[tuple[str, ...], float]]
 
@@ -68,6 +72,7 @@ def test_counters_begin_at_zero(measured: Measured) -> None:
     begin_at_zero()
     assert measured("asr.admission.rejections").keys() == {(code,) for code in names.REJECTIONS}
     assert {"queue_full", "model_loading", "gpu_memory_limit", "exceeds_memory"} <= set(names.REJECTIONS)
+    assert {(code,) for code in (*names.FAULTS, *names.LIVE_REFUSALS)} <= measured("asr.live.errors").keys()
     assert measured("asr.stalls") == {(): 0}
     assert ("anonymous",) in measured("asr.live.audio")
 
@@ -88,3 +93,23 @@ def test_buckets_reach_from_a_clip_on_a_card_to_a_lost_patience() -> None:
         assert list(bounds) == sorted(set(bounds))
         assert (metric.kind == "histogram") == bool(bounds)
     assert max(b / a for a, b in zip(names.SECONDS, names.SECONDS[1:], strict=False)) <= 2.5
+
+
+def test_a_collection_reads_a_seat_once(measured: Measured) -> None:
+    """So that its figures are of one moment, and a driver is asked once."""
+
+    class Counted(Service):
+        read = reported_read = 0
+
+        def statistics(self) -> ServiceStatistics:
+            self.read += 1
+            return super().statistics()
+
+        def reported(self) -> None:
+            self.reported_read += 1
+
+    service = Counted(settings.read({}), FakeRecognizer, print)
+    publish(service, "auto")
+    for collections in (1, 2):
+        assert measured("asr.seat.state")[("loading",)] == 1
+        assert (service.read, service.reported_read) == (collections, collections)

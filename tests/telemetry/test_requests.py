@@ -50,6 +50,10 @@ def test_the_server_span_continues_the_callers_trace(spans: Spans) -> None:
     "status, error, fails",
     [
         (200, None, False),
+        (200, "gpu_memory_limit", True),
+        (200, "invalid_audio", False),
+        (101, "internal_error", True),
+        (101, "slow_reader", False),
         (400, "invalid_audio", False),
         (499, "client_disconnected", False),
         (500, "recognition_failed", True),
@@ -58,7 +62,10 @@ def test_the_server_span_continues_the_callers_trace(spans: Spans) -> None:
     ],
 )
 def test_only_what_the_server_owed_is_its_error(spans: Spans, status: int, error: str | None, *, fails: bool) -> None:
-    """A client's mistake is not, nor one that hung up, and that is marked; no answer at all is."""
+    """A client's mistake is not, nor one that hung up, and that is marked; no answer at all is.
+
+    A stream and a live session have their status before their fault, so there the code decides.
+    """
     _answer(status, error=error)
     (span,) = spans("GET")
     assert (span.status.status_code is trace.StatusCode.ERROR) is fails
