@@ -237,6 +237,20 @@ def test_a_fault_in_a_batch_fails_only_its_own_requests(start: Start) -> None:
     assert seat.post(said(1)).json()["text"] == "one"
 
 
+def test_decoded_audio_is_bounded_over_all_requests(start: Start) -> None:
+    """A file that would be too much beside another comes later; by itself it may be of any length."""
+    seat = start(SEAT_MAX_DECODED_MIB="1").wait_for("/health/ready")
+    long = said(*[1] * 60)
+    running = seat.begin(said(9))
+    seat.wait_for_words("nine")
+    refused_now = seat.post(long)
+    assert error_of(refused_now) == (503, "queue_full")
+    assert int(refused_now.headers["retry-after"]) > 0
+    seat.sign("nine")
+    assert running.answer().json()["text"] == "nine"
+    assert seat.post(long).json()["text"] == " ".join(["one"] * 60)
+
+
 def test_work_whose_client_has_gone_is_never_done(start: Start) -> None:
     """A window that waits is dropped when its connection closes; the model never hears it."""
     seat = start(SEAT_DECODERS="1").wait_for("/health/ready")
