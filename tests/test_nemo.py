@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import subprocess
 import sys
+import tarfile
 import threading
 import warnings
 from collections.abc import Callable
@@ -366,6 +368,28 @@ def test_a_model_that_cannot_be_found_is_said_so(model: str, reason: str) -> Non
 
     with pytest.raises(ModelUnavailable, match=reason):
         checkpoint.locate(model)
+
+
+def test_a_checkpoint_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
+    """Only its plain files are unpacked: no link, and no name that leads elsewhere."""
+    from seat.gpu import checkpoint
+
+    names = ["./model_config.yaml", "nested/weights", "../climbed", "nested/../../climbed", str(tmp_path / "absolute")]
+    with tarfile.open(tmp_path / "model.nemo", "w") as archive:
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.size = 4
+            archive.addfile(member, io.BytesIO(b"four"))
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+            link = tarfile.TarInfo(f"link{kind.decode()}")
+            link.type, link.linkname = kind, "/etc/hostname"
+            archive.addfile(link)
+    with tarfile.open(tmp_path / "model.nemo") as archive:
+        checkpoint.unpack(archive, tmp_path / "inside")
+        checkpoint.unpack(archive, tmp_path / "one", [archive.getmember("nested/weights")])
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir()}
+    assert written == {"model.nemo", "inside/model_config.yaml", "inside/nested/weights", "one/nested/weights"}
+    assert (tmp_path / "inside" / "model_config.yaml").read_bytes() == b"four"
 
 
 def test_a_file_that_is_no_checkpoint_is_said_so(load_nemo: Callable[..., NemoRecognizer], tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ weights.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from tarfile import TarFile, TarInfo
 from typing import Any
 
 import torch
@@ -98,6 +100,12 @@ def restore(path: Path) -> Any:  # noqa: ANN401  NeMo has no types
         """Map the checkpoint and adopt its tensors, instead of allocating and copying."""
 
         @staticmethod
+        def _unpack_nemo_file(path2file: str, out_folder: str, members: list[TarInfo] | None = None) -> str:
+            with SaveRestoreConnector._tar_open(path2file) as archive:  # noqa: SLF001
+                unpack(archive, Path(out_folder), members)
+            return out_folder
+
+        @staticmethod
         def _load_state_dict_from_disk(model_weights: str, map_location: object = None) -> dict[str, torch.Tensor]:
             del map_location
             weights: dict[str, torch.Tensor] = torch.load(
@@ -118,6 +126,27 @@ def restore(path: Path) -> Any:  # noqa: ANN401  NeMo has no types
     if not hasattr(model, "joint"):
         raise ModelUnavailable(model=path.name, reason=f"{type(model).__name__} is not a transducer model")
     return model
+
+
+def unpack(archive: TarFile, folder: Path, members: Iterable[TarInfo] | None = None) -> None:
+    """Write files of an archive into a folder, and nothing outside it: links and names that climb are left out.
+
+    NeMo's own way asks for tarfile's filters. Python 3.11 has them from 3.11.4 on; Debian 12's is 3.11.2.
+
+    Args:
+        archive: An open one.
+        folder: Where its files go, each under its own name.
+        members: Those that are wanted, or all.
+    """
+    for member in archive if members is None else members:
+        name = PurePosixPath(member.name)
+        content = archive.extractfile(member) if member.isfile() else None
+        if content is None or name.is_absolute() or ".." in name.parts:
+            continue
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with content, place.open("wb") as file:
+            shutil.copyfileobj(content, file)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from seat import __version__
 from seat.settings import PREFIX, Settings
 from seat.telemetry.providers import PROTOCOLS
 from tests.observability.queries import CONTAINERS, DASHBOARD
@@ -51,6 +52,26 @@ def test_the_seat_is_told_what_it_understands() -> None:
     assert environment["OTEL_EXPORTER_OTLP_PROTOCOL"] in PROTOCOLS
     endpoints = _read("collector.yaml")["receivers"]["otlp"]["protocols"]
     assert environment["OTEL_EXPORTER_OTLP_ENDPOINT"].rsplit(":", 1)[1] == endpoints["grpc"]["endpoint"].split(":")[1]
+
+
+def test_the_seat_computes_where_it_is_told_to() -> None:
+    """On the processor, or with the other file on a card; an image for each, tagged as elsewhere."""
+    card = _read("compose.gpu.yaml")["services"]["seat"]
+    assert [
+        (seat["environment"]["SEAT_DEVICE"], seat["build"]["args"]["ACCELERATOR"], seat["image"])
+        for seat in (SERVICES["seat"], card)
+    ] == [
+        ("cpu", "cpu", f"seat:${{IMAGE_TAG:-{__version__}-cpu}}"),
+        ("cuda", "cuda", f"seat:${{IMAGE_TAG:-{__version__}}}"),
+    ]
+
+
+def test_nothing_is_told_to_its_makers() -> None:
+    """Tempo and Grafana report their use unless they are asked not to."""
+    assert _read("tempo.yaml")["usage_report"] == {"reporting_enabled": False}
+    said = {name: value for name, value in SERVICES["grafana"]["environment"].items() if "_ANALYTICS_" in name}
+    assert len(said) == 3
+    assert set(said.values()) == {"false"}
 
 
 def test_grafana_finds_both_sources() -> None:
