@@ -89,9 +89,9 @@ class Settings(BaseModel):
     """Seconds of the longest window to which 'auto' gives full attention."""
     local_context: Annotated[tuple[Frames, Frames], BeforeValidator(_split)] = (128, 128)
     """Encoder frames of 80 ms that local attention sees, as 'left,right'."""
-    window_s: Annotated[float, Field(ge=2, le=600)] = 20.0
+    window_s: Annotated[float, Field(ge=2, le=600)] = 15.0
     """Seconds of audio that one window answers for."""
-    window_context_s: Annotated[tuple[Seconds, Seconds], BeforeValidator(_split)] = (6.0, 4.0)
+    window_context_s: Annotated[tuple[Seconds, Seconds], BeforeValidator(_split)] = (3.0, 2.0)
     """Seconds of audio that a window hears before and after its own part, as 'left,right'."""
     window_join: Literal["independent", "carried"] = "independent"
     """Windows of a file side by side, or one after the other with the decoder going on from each to the next."""

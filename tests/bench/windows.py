@@ -43,7 +43,7 @@ NEAR_S = 0.1
 SEAM_S = 1.0
 """A word is at a seam if it is this near to a cut, in seconds."""
 
-SIZES = ((10.0, (5.0, 2.5)), (20.0, (6.0, 4.0)), (30.0, (10.0, 5.0)))
+SIZES = ((10.0, (5.0, 2.5)), (15.0, (3.0, 2.0)), (20.0, (6.0, 4.0)), (30.0, (10.0, 5.0)))
 """Core and context, in seconds."""
 
 
