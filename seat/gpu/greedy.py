@@ -9,7 +9,6 @@ An RNN-T is a TDT whose blanks last one frame and whose labels last none.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +18,6 @@ import torch
 AHEAD = 16
 """Frames of 80 ms that the joint sees at once; a power of two. Speech has some three tokens a second: with 8 there are
 a fifth more steps, with 32 hardly fewer."""
-
-UNHEARD_STEPS = 4
-"""Steps that a card may be given beyond what it has told to be done: the host never waits for the step it just gave."""
 
 NO_TOKEN = -1
 """The token of a row that found none in a step."""
@@ -154,22 +150,21 @@ class Greedy:
 
 
 class _Progress:
-    """Asks whether anything is left to do, without waiting for what a card was only just told to do."""
+    """Asks whether anything is left to do, on a card one step behind: while the host waits there is one to compute."""
 
     def __init__(self, device: torch.device) -> None:
         self._asynchronous = device.type == "cuda"
-        self._asked: deque[tuple[torch.Tensor, torch.cuda.Event]] = deque()
+        self._asked: tuple[torch.Tensor, torch.cuda.Event] | None = None
 
     def may_go_on(self, unfinished: torch.Tensor) -> bool:
-        """Tell whether another step may find something; on a card that is how it stood some steps ago."""
+        """Tell whether another step may find something, or on a card whether the last one might have."""
         if not self._asynchronous:
             return bool(unfinished)
-        event = torch.cuda.Event()
-        answer = unfinished.to("cpu", non_blocking=True)
+        before, event = self._asked, torch.cuda.Event()
+        self._asked = unfinished.to("cpu", non_blocking=True), event
         event.record()
-        self._asked.append((answer, event))
-        if len(self._asked) <= UNHEARD_STEPS:
+        if before is None:
             return True
-        answer, event = self._asked.popleft()
-        event.synchronize()
+        answer, told = before
+        told.synchronize()
         return bool(answer)
