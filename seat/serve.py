@@ -45,7 +45,8 @@ PEER_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
 )
 """What ends a connection after a minute where its client has vanished without a packet. By itself Linux waits two hours
-if nothing is to be said, and a quarter of one if something is. A silent client stays, as its kernel answers."""
+if nothing is to be said, and a quarter of one if something is. A silent client stays, as its kernel answers; one that
+takes nothing of a long answer for a minute does not."""
 
 
 def load_nemo(settings: Settings) -> Recognizer:
@@ -116,10 +117,11 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        both = family is socket.AF_INET6  # '::' is every address, IPv4's included
+        both = family is socket.AF_INET6 and socket.has_dualstack_ipv6()  # '::' is every address, IPv4's included
         listener = socket.create_server((host, port), family=family, backlog=WAITING_CONNECTIONS, dualstack_ipv6=both)
     except OSError as fault:
-        raise AddressUnusable(host=host, port=port, reason=fault.strerror or str(fault)) from fault
+        reason = str(fault.strerror or fault).partition(" (while ")[0]  # what follows is the address once more
+        raise AddressUnusable(host=host, port=port, reason=reason) from fault
     listener.settimeout(0)
     for level, option, value in PEER_OPTIONS:
         listener.setsockopt(level, option, value)

@@ -157,8 +157,11 @@ class Settings(BaseModel):
 
 
 def _named(entry: SecretStr, otherwise: str) -> tuple[str, SecretStr]:
-    name, _, key = entry.get_secret_value().partition(":")
-    return (name, SecretStr(key)) if key and _KEY_NAME.fullmatch(name) else (otherwise, entry)
+    whole = entry.get_secret_value().strip()  # as what comes in a header is
+    name, _, key = whole.partition(":")
+    return (
+        (name, SecretStr(key.strip())) if key.strip() and _KEY_NAME.fullmatch(name) else (otherwise, SecretStr(whole))
+    )
 
 
 def read(environment: Mapping[str, str] = os.environ, **overrides: object) -> Settings:

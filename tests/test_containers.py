@@ -12,7 +12,10 @@ import pytest
 import yaml
 
 from seat import __version__
+from seat.serve import CLOSE_WITHIN_S
 from seat.settings import ALIASES, DEPRECATED, PREFIX, Settings, read
+from seat.telemetry.providers import FLUSH_S
+from seat.web.underway import EACH_S, TRIES
 from tests.test_readme import README, written
 
 CONTAINERS = Path(__file__).parent.parent / "containers"
@@ -110,9 +113,13 @@ def test_the_container_can_write_nothing_but_temporary_files() -> None:
     assert re.search(r"^VOLUME /tmp$", CONTAINERFILE, re.MULTILINE)
 
 
+STOPS_S = Settings().drain_s + TRIES * EACH_S + CLOSE_WITHIN_S + FLUSH_S
+"""Seconds from the signal to the end of the process at most: drain, cutting off, closing, sending the last spans."""
+
+
 def test_the_stop_takes_longer_than_the_drain() -> None:
     """Else what runs is killed before its end."""
-    assert int(SEAT["stop_grace_period"].removesuffix("s")) > Settings().drain_s
+    assert int(interpolated(SEAT["stop_grace_period"], {}).removesuffix("s")) > STOPS_S
 
 
 def test_one_card_is_given_by_its_number() -> None:
@@ -140,7 +147,7 @@ def test_a_pod_is_asked_three_questions() -> None:
     paths = {kind: container[f"{kind}Probe"]["httpGet"]["path"] for kind in ("startup", "liveness", "readiness")}
     assert paths == {"startup": "/health/ready", "liveness": "/health/live", "readiness": "/health/ready"}
     sleeps = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
-    assert POD["terminationGracePeriodSeconds"] > sleeps + Settings().drain_s
+    assert POD["terminationGracePeriodSeconds"] > sleeps + STOPS_S
 
 
 def test_the_manifests_name_the_version() -> None:

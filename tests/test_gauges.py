@@ -59,7 +59,7 @@ def test_each_figure_is_the_one_it_is_called(metric: names.Metric, warm: float, 
 
 def test_a_collection_has_one_record() -> None:
     """Whatever it asks for, in whatever order; one that could not be read is no older one."""
-    records = iter([1, 2, None, 3])
+    records = iter([1, 2, None, 3, 4])
 
     def read() -> int:
         if (record := next(records)) is None:
@@ -72,6 +72,7 @@ def test_a_collection_has_one_record() -> None:
     with pytest.raises(EOFError):
         shared.record_for(metrics[0])
     assert {3} == {shared.record_for(metric) for metric in metrics[1:]}
+    assert {4} == {shared.record_for(metric) for metric in metrics}
 
 
 def test_every_metric_that_is_read_has_a_reading() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -67,6 +68,7 @@ def test_graphs_are_made_once_and_hear_the_same(
     batches = [[_sound(seconds) for seconds in mix] for mix in MIXES_S]
     expected = [recognizer.recognize(batch) for batch in batches]
     chunks = [[Chunk(waveform=_sound(seconds), first=3, stop=50) for seconds in mix] for mix in MIXES_S]
+    chunks += [[Chunk(waveform=_sound(8), first=3, stop=50, ahead=ahead)] * rows for rows in (2, 3) for ahead in (0, 1)]
     expected_chunks = [_proceed_twice(recognizer, batch) for batch in chunks]
     assert any(heard.tokens for batch in expected_chunks for heard in batch)
 
@@ -84,7 +86,7 @@ def _proceed_twice(recognizer: NemoRecognizer, chunks: list[Chunk]) -> list[Reco
     first = recognizer.proceed(chunks)
     second = recognizer.proceed(
         [
-            Chunk(waveform=chunk.waveform, first=50, stop=90, carried=carried)
+            replace(chunk, first=50, stop=90, carried=carried)
             for chunk, (_, carried) in zip(chunks, first, strict=True)
             if len(chunk.waveform) > 7 * 16_000
         ]

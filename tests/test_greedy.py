@@ -1,10 +1,11 @@
-"""Decoding many frames at once equals NeMo's decoding frame by frame, and waits for the device as good as never."""
+"""Decoding many frames at once equals NeMo's decoding frame by frame, and never waits for the step it just gave."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,6 +84,35 @@ def test_every_row_of_a_batch_is_heard_as_by_nemo_alone(recognizer: NemoRecogniz
     assert heard[0] == []
 
 
+@pytest.mark.parametrize("context", [1, 2, 4])
+def test_a_prediction_network_that_sees_a_few_tokens_is_heard_alike(context: int) -> None:
+    """Not only recurrent ones; also where a stretch goes on from the one before."""
+    import torch
+    from nemo.collections.asr.modules import RNNTJoint, StatelessTransducerDecoder
+    from nemo.collections.asr.parts.submodules.transducer_decoding import GreedyBatchedRNNTLabelLoopingComputer
+
+    from seat.gpu.greedy import Greedy
+
+    torch.manual_seed(context)
+    sizes = {"encoder_hidden": 32, "pred_hidden": 64, "joint_hidden": 32, "activation": "relu"}
+    predictor = StatelessTransducerDecoder(prednet={"pred_hidden": 64}, vocab_size=20, context_size=context).eval()
+    joint = RNNTJoint(jointnet=sizes, num_classes=20, vocabulary=[str(number) for number in range(20)]).eval()
+    nemos = GreedyBatchedRNNTLabelLoopingComputer(predictor, joint, 20, 10, allow_cuda_graphs=False)
+    frames, lengths = torch.randn(3, 40, 32), torch.tensor([40, 30, 20])
+    with torch.inference_mode():
+        for weight in (joint.joint_net[-1].weight, joint.enc.weight, joint.pred.weight):
+            weight.mul_(4)
+        joint.joint_net[-1].bias[20] += 4
+        decode = Greedy(SimpleNamespace(decoder=predictor, joint=joint), durations=(), most_per_frame=10)
+        first, carried = decode(frames[:, :15], lengths.clamp(max=15), [None] * 3)
+        second, _ = decode(frames[:, 15:], (lengths - 15).clamp(min=0), carried)
+        found, _ = nemos(x=frames, out_len=lengths)
+    assert min(map(len, _told(first))) > 0
+    for row, count in enumerate(found.current_lengths.tolist()):
+        tokens = [token for token, *_ in (*_told(first)[row], *_told(second)[row])]
+        assert found.transcript[row, :count].tolist() == tokens
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_confused_model_leaves_each_frame_after_ten_tokens(recognizer: NemoRecognizer, seed: int) -> None:
     """As with NeMo, where the blank is never said and a TDT's tokens last no time."""
@@ -118,7 +148,7 @@ def test_a_stretch_without_frames_carries_on_what_came_before(recognizer: NemoRe
 
 
 def test_nothing_waits_for_the_device_but_the_question_whether_all_is_said(recognizer: NemoRecognizer) -> None:
-    """Which is asked once a step, and on a card of a step long done. NeMo's features ask once more, on a card only."""
+    """Which is asked once a step, on a card of the step before. NeMo's features ask once more, on a card only."""
     import torch
 
     sounds = [(chirps(seconds, seconds) * 32767).astype(np.int16) for seconds in (5, 2)]

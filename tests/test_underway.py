@@ -22,7 +22,7 @@ async def test_who_does_not_end_is_told_again() -> None:
     request = asyncio.create_task(under_way.watching(stubborn)({"type": "http"}, None, None))
     await asyncio.sleep(0)
     assert len(under_way) == 1
-    await under_way.cut_off()
+    await under_way.cut_off(0.01)
     assert (told, len(under_way), request.done(), request.cancelled()) == (1, 0, True, False)
 
 

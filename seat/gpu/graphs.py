@@ -32,7 +32,9 @@ class Graphs:
             return encoded.new_zeros(rows, 0, 4), list(carried)
         before = self._computer.merge_to_batched_state(list(carried)) if any(carried) else None
         hypotheses, after = self._computer(x=encoded, out_len=lengths, prev_batched_state=before)
-        emitted, tokens, frames, durations, confidences = hypotheses.get_data_without_blank()
+        # The graphs' own rows are as many as were captured.
+        found: list[Any] = [None if part is None else part[:rows] for part in hypotheses.get_data_without_blank()]
+        emitted, tokens, frames, durations, confidences = found
         there = torch.arange(tokens.shape[1], device=tokens.device) < emitted[:, None]
         columns = [
             tokens.where(there, NO_TOKEN),
@@ -41,7 +43,7 @@ class Graphs:
             confidences,
         ]
         table = torch.stack([column.float() for column in columns], dim=-1)
-        return table[:rows], self._computer.split_batched_state(after)[:rows]
+        return table, self._computer.split_batched_state(after)[:rows]
 
 
 def capture(  # noqa: PLR0913  the shape of the largest call, each number named

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 AHEAD = 16
-"""Frames of 80 ms that the joint sees at once; a power of two. Speech has some three tokens a second: with 8 there are
+"""Frames of 80 ms that the joint sees at once. Speech has some three tokens a second: with 8 there are
 a fifth more steps, with 32 hardly fewer."""
 
 NO_TOKEN = -1
@@ -28,7 +28,7 @@ class Carried:
     """What the decoder knows at the end of a stretch; all on the device."""
 
     states: Any
-    """The prediction network's, as NeMo splits them by rows."""
+    """The prediction network's, of one row."""
     output: torch.Tensor
     """What it gave last, projected, shape (1, width)."""
     jump: torch.Tensor
@@ -68,8 +68,10 @@ class Greedy:
             float32 on the device, shape (rows, steps, 4): token, frame, duration in frames, and confidence, with
             NO_TOKEN where a step found none; and what each row leaves.
         """
-        # oneDNN's LSTM takes twice as long as torch's own, one token at a time.
-        with torch.backends.mkldnn.flags(enabled=False):
+        if self._device.type != "cpu":
+            return self._decode(encoded, lengths, carried)
+        # oneDNN's LSTM takes twice as long as torch's own, one token at a time. None leaves the other flags alone.
+        with torch.backends.mkldnn.flags(enabled=False, deterministic=None, allow_tf32=None, fp32_precision=None):
             return self._decode(encoded, lengths, carried)
 
     def _decode(
@@ -79,7 +81,7 @@ class Greedy:
         rows, last, kinds = len(frames), frames.shape[1] - 1, self._blank + 1
         row, ahead = torch.arange(rows, device=self._device), torch.arange(AHEAD, device=self._device)
         beyond = torch.arange(AHEAD, AHEAD + self._longest, device=self._device).expand(rows, -1)
-        output, states, at = self._begin(rows, carried)
+        output, states, at = self._begin(frames, carried)
         spoken_at, spoken_there = torch.full_like(at, -1), torch.zeros_like(at)
         steps: list[tuple[torch.Tensor, ...]] = []
         progress = _Progress(self._device)
@@ -93,7 +95,7 @@ class Greedy:
             # Where each frame leads: a blank to another one, what speaks or is no more to itself. The way from the
             # first is followed in steps of 1, 2, 4 and so on.
             way = torch.cat([torch.where(left & ~speaks, ahead + lasting.clamp(min=1), ahead), beyond], dim=1)
-            for _ in range(AHEAD.bit_length() - 1):
+            for _ in range(AHEAD.bit_length() - 1):  # doubles each time, so AHEAD is a power of two
                 way = way.gather(1, way)
             found = way[:, 0].clamp(max=AHEAD - 1)
             heard = speaks[row, found] & (way[:, 0] < AHEAD)
@@ -116,18 +118,23 @@ class Greedy:
         lasts = torch.ones_like(lasts) if self._durations is None else lasts
         return torch.stack([tokens, at, lasts, (shares * kinds - 1) / (kinds - 1)], dim=-1)
 
-    def _begin(self, rows: int, carried: Sequence[Carried | None]) -> tuple[torch.Tensor, Any, torch.Tensor]:
+    def _begin(self, frames: torch.Tensor, carried: Sequence[Carried | None]) -> tuple[torch.Tensor, Any, torch.Tensor]:
         """Output, states and first frame of each row."""
-        start = torch.full((rows,), self._blank, device=self._device)
-        output, states = self._predict(start, None)
-        at = torch.zeros_like(start)
-        if any(carried):
+        going = carried
+        if not all(carried):
+            start = torch.full((len(frames),), self._blank, device=self._device)
+            output, states = self._predict(start, self._predictor.initialize_state(frames))
+            at = torch.zeros_like(start)
+            if not any(carried):
+                return output, states, at
             fresh = self._carried(states, output, at)
             going = [before or new for before, new in zip(carried, fresh, strict=True)]
-            states = self._predictor.batch_unsplit_states([each.states for each in going])
-            output = torch.stack([each.output for each in going])
-            at = torch.stack([each.jump for each in going])
-        return output, states, at
+        known = [each for each in going if each]
+        return (
+            torch.stack([each.output for each in known]),
+            self._predictor.batch_unsplit_states([each.states for each in known]),
+            torch.stack([each.jump for each in known]),
+        )
 
     def _predict(
         self,
@@ -145,8 +152,10 @@ class Greedy:
         return output, after
 
     def _carried(self, states: Any, output: torch.Tensor, jumps: torch.Tensor) -> list[Carried]:  # noqa: ANN401
-        split = self._predictor.batch_split_states(states)
-        return [Carried(states=s, output=o, jump=j) for s, o, j in zip(split, output, jumps, strict=True)]
+        return [
+            Carried(states=self._predictor.batch_select_state(states, row), output=output[row], jump=jumps[row])
+            for row in range(len(output))
+        ]
 
 
 class _Progress:

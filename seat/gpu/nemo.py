@@ -193,7 +193,9 @@ class NemoRecognizer:
             *self._stretches(encoded, lengths, firsts, stops), [chunk.carried for chunk in chunks]
         )
         tails = [stop if chunk.ahead else width for chunk, stop in zip(chunks, stops, strict=True)]
-        ahead, _ = self._decode(*self._stretches(encoded, lengths, tails, [width] * len(chunks)), carried)
+        ahead = table[:, :0]
+        if any(chunk.ahead for chunk in chunks):
+            ahead, _ = self._decode(*self._stretches(encoded, lengths, tails, [width] * len(chunks)), carried)
         host, steps = torch.cat([table, ahead], dim=1).cpu(), table.shape[1]
         heard, shown = _recognitions(host[:, :steps], firsts), _recognitions(host[:, steps:], tails)
         return list(zip(map(joined, heard, shown), carried, strict=True))

@@ -48,13 +48,13 @@ class UnderWay:
 
         return wrapped
 
-    async def cut_off(self) -> None:
-        """End all of them."""
+    async def cut_off(self, each_s: float = EACH_S) -> None:
+        """End all of them, with so many seconds between two tries."""
         for _ in range(TRIES):
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
-                await asyncio.wait(tuple(self._tasks), timeout=EACH_S)
+                await asyncio.wait(tuple(self._tasks), timeout=each_s)
 
 
 def with_last_words(app: ASGIApp) -> ASGIApp:

@@ -345,8 +345,11 @@ def test_our_figure_is_nvmls(stage: Stage, recognizer: NemoRecognizer, report: R
     del block
 
 
-def test_the_host_waits_twice_for_a_batch(stage: Stage, recognizer: NemoRecognizer, report: Report) -> None:
-    """Once for NeMo's features and once for what was heard; and no token differs from those of NeMo's own decoder."""
+def test_a_card_runs_dry_twice_a_batch(stage: Stage, recognizer: NemoRecognizer, report: Report) -> None:
+    """For NeMo's features and for what was heard; a step of the decoder waits for the one before with one in line.
+
+    And no token differs from those of NeMo's own decoder.
+    """
     import torch
 
     sound = _sound(stage.lengths_s[0])

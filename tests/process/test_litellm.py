@@ -97,7 +97,7 @@ async def test_a_stream_is_one_for_asynchronous_callers_too(litellm: ModuleType,
 
 
 def _by_the_sdk(seat: FakeSeat) -> None:
-    with openai.OpenAI(base_url=f"{seat.url}/v1", api_key="none", timeout=1.0) as client:
+    with openai.OpenAI(base_url=f"{seat.url}/v1", api_key="none", timeout=2.0) as client:
         client.audio.transcriptions.create(model="whisper-1", file=said(9))
 
 
@@ -109,7 +109,7 @@ def _by_litellm(seat: FakeSeat) -> None:
         file=("speech.flac", said(9)),
         api_base=f"{seat.url}/v1",
         api_key="none",
-        timeout=1.0,
+        timeout=2.0,
         max_retries=2,
     )
 
@@ -131,7 +131,7 @@ def test_what_a_client_sends_again_after_its_timeout_never_stacks(
     until(
         lambda: sum(len(seat.log_lines(event="request", status=s)) for s in ended) == 3, what="all three are given up"
     )
-    assert waited == {0, 1}
+    assert max(waited) == 1
     assert seat.get("/health").json()["work"]["queue"]["requests"] == 0
     seat.sign("nine")
     assert seat.post(said(1)).json()["text"] == "one"
