@@ -1,4 +1,4 @@
-"""Time one request: ours in process against NeMo's own transcribe(), and over HTTP against in process.
+"""Time one request: ours in process against NeMo's own transcribe(), and over HTTP against in process; then decoding.
 
     just bench [--rounds N]
 
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -77,6 +78,7 @@ async def main(rounds: int) -> None:
             await service.loaded()
             await wait_until_ready(client)
             await compare(service, client, Path(folder), rounds)
+    await compare_decoders(rounds)
 
 
 async def compare(service: Service, client: httpx.AsyncClient, folder: Path, rounds: int) -> None:
@@ -108,6 +110,28 @@ async def compare(service: Service, client: httpx.AsyncClient, folder: Path, rou
             f"| {file:.1f} | {ms['ours'] / array:.2f} | {ms['ours'] / file:.2f} |",
             flush=True,
         )
+
+
+async def compare_decoders(rounds: int) -> None:
+    """The same of decoding alone: our decoder and NeMo's on what the encoder made of each length."""
+    import torch
+
+    recognizer: Any = load_nemo(settings.read({}))
+    print("\n| decoding | ours | NeMo's | ours/NeMo's |\n|---|---|---|---|")
+    for seconds in LENGTHS_S:
+        with torch.inference_mode():
+            encoded, lengths = recognizer._encode([speech(seconds)])
+
+        async def ours(encoded: Any = encoded, lengths: Any = lengths) -> None:
+            with torch.inference_mode():
+                recognizer._decode(encoded, lengths, [None])
+
+        async def nemos(encoded: Any = encoded, lengths: Any = lengths) -> None:
+            with torch.inference_mode():
+                recognizer._computer(x=encoded, out_len=lengths, prev_batched_state=None)
+
+        ms = await interleaved({"ours": ours, "nemos": nemos}, rounds)
+        print(f"| {seconds} s | {ms['ours']:.1f} | {ms['nemos']:.1f} | {ms['ours'] / ms['nemos']:.2f} |", flush=True)
 
 
 if __name__ == "__main__":
