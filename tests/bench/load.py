@@ -98,25 +98,31 @@ async def send_long(url: str, path: Path) -> float:
     return time.perf_counter() - began_at
 
 
-async def beside_a_long_file(
-    client: httpx.AsyncClient, clips: dict[int, bytes]
-) -> tuple[list[float], list[float], Outcome]:
-    """Seconds that a long file takes alone and with clips beside it, in turns, and how the clips fared."""
-    alone_s: list[float] = []
-    beside_s: list[float] = []
-    outcome = Outcome()
+async def beside_a_long_file(client: httpx.AsyncClient, clips: dict[int, bytes], for_s: float) -> None:
+    """Print how a long file and clips fare beside each other and alone, in turns."""
+    alone: list[float] = []
+    beside: list[float] = []
+    idle, shorts = Outcome(), Outcome()
     with TemporaryDirectory() as folder:
         path = Path(folder) / "long.wav"
         path.write_bytes(wav(speech(LONG_S)))
         for _ in range(LONG_TURNS):
-            alone_s.append(await send_long(str(client.base_url), path))
+            idle.latencies_ms += (await level(client, 1, clips, for_s)).latencies_ms
+            alone.append(await send_long(str(client.base_url), path))
             async with asyncio.TaskGroup() as group:
                 file = group.create_task(send_long(str(client.base_url), path))
                 while not file.done():
-                    group.create_task(one(client, CLIP_S, clips[CLIP_S], outcome))
+                    group.create_task(one(client, CLIP_S, clips[CLIP_S], shorts))
                     await asyncio.sleep(1 / CLIPS_A_SECOND)
-            beside_s.append(file.result())
-    return alone_s, beside_s, outcome
+            beside.append(file.result())
+    alone_s, beside_s = statistics.median(alone), statistics.median(beside)
+    print(
+        f"\nOne hour of audio: {alone_s:.1f} s alone, {beside_s:.1f} s beside {CLIPS_A_SECOND:g} clips a second "
+        f"({beside_s / alone_s:.2f}x, medians of {LONG_TURNS}); of {len(shorts.latencies_ms)} clips of {CLIP_S} s p50 "
+        f"{shorts.percentile(0.5):.0f} ms, p99 {shorts.percentile(0.99):.0f} ms "
+        f"({shorts.percentile(0.99) / idle.percentile(0.5):.1f}x the p50 of {idle.percentile(0.5):.0f} ms that clips of "
+        f"all lengths have between), {shorts.refused + shorts.failed} errors."
+    )
 
 
 async def main(for_s: float, out: Path) -> None:
@@ -136,32 +142,17 @@ async def main(for_s: float, out: Path) -> None:
         print("| callers | server | audio s per s | p50 ms | p95 ms | p99 ms | 503 | other errors |")
         print("|---|---|---|---|---|---|---|---|")
         rates: dict[str, list[float]] = {name: [] for name in clients}
-        idle_p50 = float("nan")
         for callers in CALLERS:
             for name, client in clients.items():
                 found = await level(client, callers, clips, for_s)
                 rates[name].append(found.rate)
-                if name == "seat" and callers == 1:
-                    idle_p50 = statistics.median(found.latencies_ms)
                 print(
                     f"| {callers} | {name} | {found.rate:.1f} | {found.percentile(0.5):.0f} | "
                     f"{found.percentile(0.95):.0f} | {found.percentile(0.99):.0f} | {found.refused} | {found.failed} |",
                     flush=True,
                 )
-        await report_on_a_long_file(clients["seat"], clips, idle_p50)
+        await beside_a_long_file(clients["seat"], clips, for_s)
     draw(out, rates)
-
-
-async def report_on_a_long_file(client: httpx.AsyncClient, clips: dict[int, bytes], idle_p50: float) -> None:
-    """Print how a long file and clips fare beside each other."""
-    alone, beside, shorts = await beside_a_long_file(client, clips)
-    alone_s, beside_s = statistics.median(alone), statistics.median(beside)
-    print(
-        f"\nOne hour of audio: {alone_s:.1f} s alone, {beside_s:.1f} s beside {CLIPS_A_SECOND:g} clips a second "
-        f"({beside_s / alone_s:.2f}x, medians of {LONG_TURNS}); of {len(shorts.latencies_ms)} clips of {CLIP_S} s p50 "
-        f"{shorts.percentile(0.5):.0f} ms, p99 {shorts.percentile(0.99):.0f} ms "
-        f"({shorts.percentile(0.99) / idle_p50:.1f}x the idle p50), {shorts.refused + shorts.failed} errors."
-    )
 
 
 def draw(out: Path, rates: dict[str, list[float]]) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 
 from seat import settings
 from seat.meter import MIB
-from seat.recognizer import SAMPLE_RATE
+from seat.recognizer import SAMPLE_RATE, Chunk, Recognizer
 from seat.serve import load_nemo
 from seat.service import Service
 from tests.tiny import chirps
@@ -34,6 +34,9 @@ OPTIONS: dict[str, dict[str, object]] = {
 CLIPS_S = (1, 5, 20)
 REPEATS = 20
 """How often each clip is served; the median counts."""
+
+CHUNKED, CHUNKED_S, CUT = 3, 8, 40
+"""Sounds that are heard in chunks side by side, their seconds, and the frame between the chunks."""
 
 TOGETHER = 24
 """Clips of a second that are sent at once: more than a batch of graphs holds."""
@@ -71,6 +74,7 @@ async def measure(checkpoint: str, device: str, variant: str) -> dict[str, Any]:
             texts.append(transcript.text)
         sound = clip(1)
         together = await asyncio.gather(*(service.transcribe(io.BytesIO(sound)) for _ in range(TOGETHER)))
+        same_in_chunks = await service._executor.run(partial(_same_in_chunks, service._works.recognizer))
         now = service.statistics()
         memory = now.memory
         return {
@@ -81,10 +85,28 @@ async def measure(checkpoint: str, device: str, variant: str) -> dict[str, Any]:
             "latency_ms": latency_ms,
             "texts": texts,
             "texts_in_a_batch": sorted({transcript.text for transcript in together}),
+            "same_in_chunks": same_in_chunks,
             "rest_mib": memory.rest // MIB,
             "peak_mib": memory.peak // MIB,
             "refusals": memory.refusals,
         }
+
+
+def _same_in_chunks(recognizer: Recognizer) -> bool:
+    """Whether a few sounds have the same tokens in two chunks each, the first decoded ahead, as at once."""
+    sounds = [(chirps(CHUNKED_S, number) * 32767).astype(np.int16) for number in range(CHUNKED)]
+    begun = recognizer.proceed([Chunk(waveform=sound, first=0, stop=CUT, ahead=True) for sound in sounds])
+    ended = recognizer.proceed(
+        [
+            Chunk(waveform=sound, first=CUT, stop=None, carried=carried)
+            for sound, (_, carried) in zip(sounds, begun, strict=True)
+        ]
+    )
+    heard = [
+        [token for token, frame in zip(one.tokens, one.frames, strict=True) if frame < CUT] + list(other.tokens)
+        for (one, _), (other, _) in zip(begun, ended, strict=True)
+    ]
+    return heard == [list(whole.tokens) for whole in recognizer.recognize(sounds)]
 
 
 def main() -> None:

@@ -477,7 +477,7 @@ def test_latency_of_a_seat_of_its_own(stage: Stage, report: Report, variant: str
         assert stage.rehearsed or "no_while_loops" in facts["failed"], facts
         return
     assert "failed" not in facts, facts
-    assert (facts["refusals"], len(facts["latency_ms"])) == (0, 3)
+    assert (facts["refusals"], len(facts["latency_ms"]), facts["same_in_chunks"]) == (0, 3, True)
     assert facts["compiled"] == (variant == "compiled")
     assert facts["graphs"] == ("full_graph" if variant == "graphs" else "off")
 
