@@ -120,8 +120,8 @@ async def beside_a_long_file(client: httpx.AsyncClient, clips: dict[int, bytes],
         f"\nOne hour of audio: {alone_s:.1f} s alone, {beside_s:.1f} s beside {CLIPS_A_SECOND:g} clips a second "
         f"({beside_s / alone_s:.2f}x, medians of {LONG_TURNS}); of {len(shorts.latencies_ms)} clips of {CLIP_S} s p50 "
         f"{shorts.percentile(0.5):.0f} ms, p99 {shorts.percentile(0.99):.0f} ms "
-        f"({shorts.percentile(0.99) / idle.percentile(0.5):.1f}x the p50 of {idle.percentile(0.5):.0f} ms that clips of "
-        f"all lengths have between), {shorts.refused + shorts.failed} errors."
+        f"({shorts.percentile(0.99) / idle.percentile(0.5):.1f}x the p50 of {idle.percentile(0.5):.0f} ms that clips "
+        f"of all lengths have between), {shorts.refused + shorts.failed} errors."
     )
 
 
