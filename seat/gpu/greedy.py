@@ -48,6 +48,7 @@ class Greedy:
         """
         self._predictor, self._joint = model.decoder, model.joint
         self._blank = int(model.decoder.blank_idx)
+        self._kinds = self._blank + 1  # the blank is the last of them; behind it are a TDT's durations
         self._device = next(model.joint.parameters()).device
         self._durations = torch.tensor(durations, device=self._device) if durations else None
         self._longest, self._most_per_frame = max([1, *durations]), most_per_frame
@@ -78,7 +79,7 @@ class Greedy:
         self, encoded: torch.Tensor, lengths: torch.Tensor, carried: Sequence[Carried | None]
     ) -> tuple[torch.Tensor, list[Carried]]:
         frames = self._joint.project_encoder(encoded)
-        rows, last, kinds = len(frames), frames.shape[1] - 1, self._blank + 1
+        rows, last = len(frames), frames.shape[1] - 1
         row, ahead = torch.arange(rows, device=self._device), torch.arange(AHEAD, device=self._device)
         beyond = torch.arange(AHEAD, AHEAD + self._longest, device=self._device).expand(rows, -1)
         output, states, at = self._begin(frames, carried)
@@ -89,8 +90,8 @@ class Greedy:
             seen = at[:, None] + ahead
             left = seen < lengths[:, None]
             logits = self._joint.joint_after_projection(frames[row[:, None], seen.clamp(max=last)], output)[:, :, 0]
-            tokens = logits[..., :kinds].argmax(-1)
-            lasting = tokens * 0 if self._durations is None else self._durations[logits[..., kinds:].argmax(-1)]
+            tokens = logits[..., : self._kinds].argmax(-1)
+            lasting = tokens * 0 if self._durations is None else self._durations[logits[..., self._kinds :].argmax(-1)]
             speaks = left & (tokens != self._blank)
             # Where each frame leads: a blank to another one, what speaks or is no more to itself. The way from the
             # first is followed in steps of 1, 2, 4 and so on.
@@ -100,7 +101,7 @@ class Greedy:
             found = way[:, 0].clamp(max=AHEAD - 1)
             heard = speaks[row, found] & (way[:, 0] < AHEAD)
             token, lasts, at = tokens[row, found], lasting[row, found], at + way[:, 0]
-            share = logits[row, found, :kinds].softmax(-1).amax(-1)
+            share = logits[row, found, : self._kinds].softmax(-1).amax(-1)
             steps.append((torch.where(heard, token, NO_TOKEN), at, lasts, share))
             spoken_there = torch.where(at == spoken_at, spoken_there, 0) + heard
             spoken_at = torch.where(heard, at, spoken_at)
@@ -114,22 +115,19 @@ class Greedy:
         if not steps:
             return like.new_zeros(len(like), 0, 4, dtype=torch.float32)
         tokens, at, lasts, shares = (torch.stack(column, dim=1).float() for column in zip(*steps, strict=True))
-        kinds = self._blank + 1
         lasts = torch.ones_like(lasts) if self._durations is None else lasts
-        return torch.stack([tokens, at, lasts, (shares * kinds - 1) / (kinds - 1)], dim=-1)
+        return torch.stack([tokens, at, lasts, (shares * self._kinds - 1) / self._blank], dim=-1)
 
     def _begin(self, frames: torch.Tensor, carried: Sequence[Carried | None]) -> tuple[torch.Tensor, Any, torch.Tensor]:
         """Output, states and first frame of each row."""
-        going = carried
-        if not all(carried):
+        known = [before for before in carried if before]
+        if len(known) < len(carried):
             start = torch.full((len(frames),), self._blank, device=self._device)
             output, states = self._predict(start, self._predictor.initialize_state(frames))
             at = torch.zeros_like(start)
-            if not any(carried):
+            if not known:
                 return output, states, at
-            fresh = self._carried(states, output, at)
-            going = [before or new for before, new in zip(carried, fresh, strict=True)]
-        known = [each for each in going if each]
+            known = [before or fresh for before, fresh in zip(carried, self._carried(states, output, at), strict=True)]
         return (
             torch.stack([each.output for each in known]),
             self._predictor.batch_unsplit_states([each.states for each in known]),
@@ -140,13 +138,13 @@ class Greedy:
         self,
         tokens: torch.Tensor,
         states: Any,  # noqa: ANN401
-        unless: tuple[torch.Tensor, torch.Tensor] | None = None,
+        kept: tuple[torch.Tensor, torch.Tensor] | None = None,
     ) -> tuple[torch.Tensor, Any]:
-        """Advance the prediction network, where a mask says so: else output and states stay."""
+        """Advance the prediction network, but keep output and states where a mask does not say so."""
         output, after, *_ = self._predictor.predict(tokens[:, None], states, add_sos=False, batch_size=len(tokens))
         output = self._joint.project_prednet(output)
-        if unless is not None:
-            mask, before = unless
+        if kept is not None:
+            mask, before = kept
             self._predictor.batch_replace_states_mask(src_states=states, dst_states=after, mask=~mask)
             output = torch.where(mask[:, None, None], output, before)
         return output, after
