@@ -8,6 +8,7 @@ default:
 # Make .venv and install the seat with everything its tests need.
 setup:
     python3 -m venv .venv
+    .venv/bin/pip install --quiet --upgrade pip
     .venv/bin/pip install --quiet --editable . --group dev
 
 # Format the code.

@@ -126,6 +126,14 @@ def decode(
     return waveform
 
 
+def prepare() -> None:
+    """Load what the first compressed file needs: 20 MiB that are there at rest, then. Blocks for tenths of a second."""
+    with suppress(ImportError):
+        import av  # noqa: F401  it is kept by Python
+
+        _bound_allocations()
+
+
 class _Source:
     """What both libraries read from. Never raises: inside their callbacks an exception is printed, or lost."""
 

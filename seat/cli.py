@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,9 +77,18 @@ def serve(
 ) -> None:
     """Serve until a signal ends it."""
     from seat import settings
+    from seat.errors import InvalidSettings
+    from seat.telemetry import configure_logging, log
 
     with _sentences():
-        wanted = settings.read(host=host, port=port, model=model, device=device)
+        try:
+            wanted = settings.read(host=host, port=port, model=model, device=device)
+        except InvalidSettings as fault:
+            if sys.stderr.isatty():
+                raise
+            configure_logging("json")  # whoever reads this stream reads events
+            log.error("cannot_start", reason=str(fault))
+            raise typer.Exit(FAILED) from fault
         from seat import serve as serving
 
         raise typer.Exit(serving.serve(wanted))

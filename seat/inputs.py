@@ -1,7 +1,7 @@
 """Find the files to transcribe: named ones, those in folders, those that manifests list. Knows names; opens no audio.
 
 SeatError
-└── InvalidManifest             a manifest cannot be read, or a line of it names no file
+└── InvalidManifest             a manifest cannot be read, or a line of it names no file, or only a part of one
 """
 
 from __future__ import annotations
@@ -29,14 +29,20 @@ MANIFESTS: Final = frozenset({".jsonl", ".json"})
 AUDIO: Final = "audio_filepath"
 """NeMo's name for the file in a line of a manifest."""
 
+OFFSET: Final = "offset"
+"""NeMo's name for the second at which a part of a file begins."""
+
 
 class InvalidManifest(SeatError):
-    """A manifest cannot be read, or a line of it names no file."""
+    """A manifest cannot be read, or a line of it names no file, or only a part of one."""
 
-    def __init__(self, *, path: Path, line: int) -> None:
-        super().__init__(
-            f'{path}, line {line}: It is no object with a file\'s name, such as {{"{AUDIO}": "clip.wav"}}.'
+    def __init__(self, *, path: Path, line: int, part: bool) -> None:
+        reason = (
+            f"It has an '{OFFSET}'. Only whole files are transcribed: cut the part out, and name the new file."
+            if part
+            else f'It is no object with a file\'s name, such as {{"{AUDIO}": "clip.wav"}}.'
         )
+        super().__init__(f"{path}, line {line}: {reason}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,6 +90,8 @@ def _listed(manifest: Path) -> Iterator[Item]:
                 facts = json.loads(line)
                 named = Path(facts.pop(AUDIO))
             except (ValueError, KeyError, TypeError, AttributeError) as fault:
-                raise InvalidManifest(path=manifest, line=number) from fault
+                raise InvalidManifest(path=manifest, line=number, part=False) from fault
+            if facts.get(OFFSET):
+                raise InvalidManifest(path=manifest, line=number, part=True)
             path = named if named.is_absolute() else manifest.parent / named
             yield Item(path=path, name=Path(named.name) if named.is_absolute() else named, facts=facts)

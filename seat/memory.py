@@ -34,6 +34,9 @@ ASSUMED_WINDOW_S: Final = 60.0
 HEADROOM: Final = 1.02
 """What a measured need is multiplied with before it is recommended: readings differ by some MiB between starts."""
 
+GROWTH_NBYTES: Final = 64 * MIB
+"""What is added to it: by so much a process grows in its first hours, while uploads and batches of all shapes pass."""
+
 REMEASURED_EVERY: Final = 256
 """Calls after which what lies outside the allocator is measured again: kernels are loaded when they are first used."""
 
@@ -81,7 +84,7 @@ def cap_nbytes(asked_mib: int | None, device: str) -> int | None:
 
 def recommended_mib(need: int) -> int:
     """The cap that holds a measured need of so many bytes, in MiB."""
-    return math.ceil(need * HEADROOM / MIB / CAP_STEP_MIB) * CAP_STEP_MIB
+    return math.ceil((need * HEADROOM + GROWTH_NBYTES) / MIB / CAP_STEP_MIB) * CAP_STEP_MIB
 
 
 def no_room(*, cap: int | None, used: int, free: int | None, need: float, what: str) -> CannotStart:
@@ -248,6 +251,7 @@ class Governor:
             gc.collect()  # a request that failed holds its audio in a circle of error, traceback and frame
             self._give_back()
             rest = self._rest = self._meter.used()
+        self._highest = max(self._highest, rest)
         self.last = Footprint(rest_before=rest, peak=rest, rest_after=rest, allocator=None)
         if cap is not None and rest + cost > cap:
             self._refusals += 1

@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import IO, Any, Final, Protocol, Self
 
 from seat.errors import SeatError
@@ -138,14 +138,14 @@ class Lines:
     def deliver(self, item: Item, text: str) -> None:
         """Add its line."""
         answer = json.loads(text)
-        self._add(item, {HEARD: answer.pop("text"), **answer})
+        self._add(item, {HEARD: answer.pop("text")}, answer)
 
     def lament(self, item: Item, reason: str) -> None:
         """Add a line that says why."""
         self._add(item, {ERROR: reason})
 
-    def _add(self, item: Item, facts: dict[str, Any]) -> None:
-        line = json.dumps({AUDIO: str(item.path), **item.facts, **facts}, ensure_ascii=False)
+    def _add(self, item: Item, ours: dict[str, Any], answer: Mapping[str, Any] = MappingProxyType({})) -> None:
+        line = json.dumps({AUDIO: str(item.path), **answer, **item.facts, **ours}, ensure_ascii=False)
         with self._lock:
             self._file.write(line + "\n")
             self._file.flush()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from seat import audio
 from seat.budget import Budget
 from seat.errors import DeviceLost, ModelLoading, ShuttingDown, Stalled
 from seat.executor import Executor, ExecutorStatistics
@@ -247,6 +248,7 @@ class Service:
         try:
             recognizer = await self._executor.run(self._load_recognizer)
             loaded_at = time.monotonic()
+            await asyncio.to_thread(audio.prepare)
             governor = Governor(
                 recognizer.meter,
                 cap=cap_nbytes(self._settings.mem_cap_mib, recognizer.info.device),

@@ -198,9 +198,18 @@ def test_an_address_without_a_server_is_a_sentence(tmp_path: Path) -> None:
     assert "'seat serve'" in err
 
 
+def test_a_wrong_setting_is_an_event_of_the_log() -> None:
+    """Where no terminal reads it; `cannot_start`, as every other reason."""
+    exit_code, out, err = run("serve", SEAT_HSOT="0.0.0.0")  # noqa: S104  nothing is served
+    assert (exit_code, out) == (1, "")
+    told = json.loads(err)
+    assert (told["event"], told["level"]) == ("cannot_start", "error")
+    assert "SEAT_HSOT is not a setting; did you mean SEAT_HOST?" in told["reason"]
+
+
 def test_a_wrong_setting_is_a_sentence() -> None:
     """A misspelt variable is named with the one that was meant."""
-    exit_code, out, err = run("serve", SEAT_HSOT="0.0.0.0")  # noqa: S104  nothing is served
+    exit_code, out, err = run("room", SEAT_HSOT="0.0.0.0")  # noqa: S104  nothing is served
     assert (exit_code, out) == (1, "")
     assert err.splitlines() == [
         "The settings are not usable:",

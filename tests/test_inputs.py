@@ -46,6 +46,14 @@ def test_a_manifest_lists_files_and_what_is_known_of_them(folder: Path) -> None:
     ]
 
 
+def test_a_part_of_a_file_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+    """NeMo's manifests may list segments; that whole files only are transcribed is said before any is."""
+    manifest = tmp_path / "list.jsonl"
+    manifest.write_text('{"audio_filepath": "a.wav", "offset": 0.0}\n{"audio_filepath": "a.wav", "offset": 4.5}\n')
+    with pytest.raises(InvalidManifest, match=r"list.jsonl, line 2: It has an 'offset'"):
+        expand([manifest])
+
+
 @pytest.mark.parametrize("line", ["no json", "[]", "{}", '{"audio_filepath": 1}', '"text"'])
 def test_a_line_that_names_no_file_is_pointed_at(line: str, tmp_path: Path) -> None:
     """By its number, counting empty lines."""

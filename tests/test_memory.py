@@ -162,14 +162,14 @@ def test_what_can_never_fit_is_told_apart_from_what_does_not_fit_now() -> None:
 
 
 def test_a_cap_below_need_is_refused_with_the_figure_that_would_do() -> None:
-    """150 MiB at rest and 32 for the longest window; the next multiple of 64 above that and some headroom is 192."""
+    """150 MiB at rest and 32 for the longest window; the next multiple of 64 above that, 2 % and 64 MiB is 256."""
     with pytest.raises(CapTooSmall) as caught:
         _governor(FakeMeter(), cap_mib=182 - 1)
-    assert caught.value.need_mib == 192
+    assert caught.value.need_mib == 256
     assert str(caught.value) == (
-        "SEAT_MEM_CAP_MIB=181 cannot hold the model at work on 16 seconds of audio; 192 would do."
+        "SEAT_MEM_CAP_MIB=181 cannot hold the model at work on 16 seconds of audio; 256 would do."
     )
-    assert _governor(FakeMeter(), cap_mib=192).statistics().cap == 192 * MIB
+    assert _governor(FakeMeter(), cap_mib=256).statistics().cap == 256 * MIB
 
 
 def test_where_the_warm_up_itself_runs_out_the_need_is_estimated() -> None:
@@ -185,7 +185,7 @@ def test_where_the_warm_up_itself_runs_out_the_need_is_estimated() -> None:
 def test_weights_that_do_not_fit_have_a_figure_too() -> None:
     """What they take, what lies outside the allocator, and a minute of audio."""
     fault = no_room_for_weights(FakeMeter(outside_mib=400), 1000 * MIB, 1200 * MIB)
-    assert str(fault) == "SEAT_MEM_CAP_MIB=1000 cannot hold the model's weights; 2176 would do."
+    assert str(fault) == "SEAT_MEM_CAP_MIB=1000 cannot hold the model's weights; 2240 would do."
 
 
 @pytest.mark.parametrize("cap_mib", [None, 3840])

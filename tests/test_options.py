@@ -53,6 +53,8 @@ CHOSEN = Chunking(threshold=0.25, padding_s=0.1, silence_s=0.7, packed=False)
         ({"chunking_strategy": "auto"}, AUTO),
         ({"chunking_strategy": '"auto"'}, AUTO),
         ({"chunking_strategy": '{"type": "server_vad"}'}, DEFAULTS),
+        ({"chunking_strategy": "server_vad"}, DEFAULTS),
+        ({"chunking_strategy": '"server_vad"'}, DEFAULTS),
         (_vad(type="server_vad"), DEFAULTS),
         (_vad(type="server_vad", threshold="0.25", prefix_padding_ms="100", silence_duration_ms="700"), CHOSEN),
         (

@@ -78,11 +78,11 @@ def test_two_items_never_share_a_place(items: list[Item], tmp_path: Path) -> Non
 
 
 def test_a_line_holds_what_was_known_and_what_was_heard(tmp_path: Path) -> None:
-    """NeMo's names: what is said is `text`, what was heard `pred_text`."""
-    item = Item(path=Path("a.wav"), name=Path("a.wav"), facts={"text": "hallo", "speaker": 3})
+    """NeMo's names: what is said is `text`, what was heard `pred_text`; all that the manifest said stays as it was."""
+    item = Item(path=Path("a.wav"), name=Path("a.wav"), facts={"text": "hallo", "speaker": 3, "duration": 1.4})
     with Lines(tmp_path / "out.jsonl", again=False) as lines:
         lines.deliver(item, ANSWER)
-    expected = {"audio_filepath": "a.wav", "text": "hallo", "speaker": 3, "pred_text": "hello", "duration": 1.5}
+    expected = {"audio_filepath": "a.wav", "text": "hallo", "speaker": 3, "pred_text": "hello", "duration": 1.4}
     assert lines_of(tmp_path / "out.jsonl") == [expected]
 
 

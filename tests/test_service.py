@@ -306,7 +306,7 @@ async def test_a_seat_with_a_cap_tells_what_it_promises_and_took() -> None:
         await _ready(service)
         memory = service.statistics().memory
     assert memory is not None
-    assert (memory.cap, memory.rest, memory.peak) == (400 * MIB, 150 * MIB, (150 + 30) * MIB)
+    assert (memory.cap, memory.rest, memory.peak) == (400 * MIB, 150 * MIB, (150 + 20) * MIB)
     assert memory.nbytes_per_s == MIB
     assert meter.bound_to == 400 * MIB
 
@@ -365,7 +365,7 @@ async def test_graphs_are_captured_for_the_largest_batch_and_no_batch_is_larger(
     recognizer.graphs = "full_graph"
     async with _service(recognizer, cuda_graphs=True, mem_return=False, cuda_graphs_batch=4) as service:
         await _ready(service)
-        assert recognizer.captured == [(4, 30 * SAMPLE_RATE)]
+        assert recognizer.captured == [(4, 20 * SAMPLE_RATE)]
         assert service.statistics().graphs == "full_graph"
         held.armed.set()
         first = asyncio.create_task(service.transcribe(_wav(speech([1]))))

@@ -133,6 +133,8 @@ def _chunking(form: Form) -> Chunking | None:
         keys = _from_json(whole)
     if keys == "auto":
         return AUTO
+    if keys == "server_vad":
+        keys = {"type": keys}
     kind = keys.get("type") if isinstance(keys, dict) else whole
     if kind != "server_vad":
         raise UnsupportedValue(param=CHUNKING, value=str(kind), supported=("auto", "server_vad"))

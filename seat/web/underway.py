@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import Any, Final
 
 from litestar import Request
@@ -13,6 +14,7 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from seat.errors import ShuttingDown
 from seat.telemetry import note
 from seat.web.problems import to_response
+from seat.web.sockets import CloseCode
 
 TRIES: Final = 3
 """How often a request is told to end: the first time it may answer and read on, then it may not."""
@@ -26,6 +28,7 @@ class UnderWay:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._over = False
 
     def __len__(self) -> int:
         """How many there are."""
@@ -36,7 +39,11 @@ class UnderWay:
 
         async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
             task = asyncio.current_task()
-            if task is None or scope["type"] not in (ScopeType.HTTP, ScopeType.WEBSOCKET):
+            if scope["type"] not in (ScopeType.HTTP, ScopeType.WEBSOCKET):
+                with contextlib.suppress(asyncio.CancelledError):
+                    await app(scope, receive, partial(self._send_of_life, send))
+                return
+            if task is None:
                 await app(scope, receive, send)
                 return
             self._tasks.add(task)
@@ -48,8 +55,14 @@ class UnderWay:
 
         return wrapped
 
+    async def _send_of_life(self, send: Send, message: Any) -> None:  # noqa: ANN401  Litestar has no type for these
+        """Pass on what becomes of the application's own life, but no traceback of its end where that was cut off."""
+        if not (self._over and message["type"] == "lifespan.shutdown.failed"):
+            await send(message)
+
     async def cut_off(self, each_s: float = EACH_S) -> None:
         """End all of them, with so many seconds between two tries."""
+        self._over = True
         for _ in range(TRIES):
             for task in self._tasks:
                 task.cancel()
@@ -76,5 +89,7 @@ def with_last_words(app: ASGIApp) -> ASGIApp:
                 request: Request[Any, Any, Any] = Request(scope, receive, send)
                 answer = to_response(request, ShuttingDown()).to_asgi_response(None, request)
                 await answer(scope, receive, send)
+            elif scope["type"] == ScopeType.WEBSOCKET:
+                await send({"type": "websocket.close", "code": CloseCode.GOING_AWAY, "reason": ShuttingDown.code})
 
     return wrapped

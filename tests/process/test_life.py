@@ -197,6 +197,19 @@ def test_who_is_cut_off_at_the_end_is_told(start: Start) -> None:
     assert [line["logger"] for line in seat.log_lines() if line["level"] == "error"] == []
 
 
+def test_half_a_head_costs_the_stop_some_seconds_and_no_traceback(start: Start) -> None:
+    """The server waits for the rest of it, and is left when the drain is over."""
+    seat = start(SEAT_DRAIN_S="0.5").wait_for("/health/ready")
+    with socket.create_connection(("127.0.0.1", seat.port), PATIENCE_S) as connection:
+        connection.sendall(f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost:".encode())
+        refused(seat)
+        seat.stop()
+        assert seat.exit_code() == 0
+    (warning,) = seat.log_lines(event="drain_ended")
+    assert warning["cut_off"] == 0
+    assert "Traceback" not in seat.log_text()
+
+
 def test_the_model_has_one_caller_on_one_thread(start: Start) -> None:
     """33 clients at once: no two calls overlap, all come from one thread, and everyone gets their own words."""
     seat = start().wait_for("/health/ready")

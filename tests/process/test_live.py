@@ -100,7 +100,7 @@ async def test_a_signal_is_told_and_loses_no_words(start: Start, number: signal.
 
 
 async def test_a_model_that_hangs_keeps_no_process(start: Start) -> None:
-    """With a session that waits for it, the seat leaves after SEAT_DRAIN_S."""
+    """With a session that waits for it, the seat leaves after SEAT_DRAIN_S, and the client is told why."""
     seat = start(SEAT_DRAIN_S="0.5").wait_for("/health/ready")
     async with plain(seat) as socket:
         await say(socket, np.concatenate([speech([9]), SECOND]))
@@ -108,6 +108,7 @@ async def test_a_model_that_hangs_keeps_no_process(start: Start) -> None:
         seat.stop()
         assert await asyncio.to_thread(seat.exit_code, within_s=10) == 0
         await rest(socket)
+        assert closed_by(socket) == (1001, "shutting_down")
     assert [line["cut_off"] for line in seat.log_lines(event="drain_ended")] == [1]
     assert [line["error"] for line in seat.log_lines(event="request")] == ["shutting_down"]
     assert "Traceback" not in seat.log_text()
