@@ -55,8 +55,9 @@ test-observability *arguments:
 check: lint types
     {{python}} -m pytest
 
-# Pin what goes into the images: what is installed here, with digests. TORCH_CPU says where torch's builds for the
-# processor are found.
+# TORCH_CPU says where torch's builds for the processor are found.
+#
+# Pin what goes into the images: what is installed here, with digests.
 lock: _tools
     #!/usr/bin/env bash
     set -euo pipefail
