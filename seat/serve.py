@@ -189,6 +189,7 @@ async def _serve(
 
     async def close() -> None:
         await service.drain_streams()  # Granian breaks off open websockets at once, and without a word
+        await under_way.finished()  # until then new connections are told 503, after that none are accepted
         server.stop()  # type: ignore[no-untyped-call]
 
     async def give_up() -> None:

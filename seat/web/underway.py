@@ -60,6 +60,11 @@ class UnderWay:
         if not (self._over and message["type"] == "lifespan.shutdown.failed"):
             await send(message)
 
+    async def finished(self) -> None:
+        """Wait for those that are being answered now; who comes meanwhile is refused at once, and not waited for."""
+        if tasks := tuple(self._tasks):
+            await asyncio.wait(tasks)
+
     async def cut_off(self, each_s: float = EACH_S) -> None:
         """End all of them, with so many seconds between two tries."""
         self._over = True

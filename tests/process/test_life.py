@@ -143,7 +143,8 @@ def test_what_is_under_way_at_the_signal_is_finished(start: Start, number: signa
         waiting = seat.begin(said(1))
         refused(seat)
         seat.stop(number)
-        until(lambda: seat.status("/health/live") == 0, what="nobody listens any more")
+        seat.wait_for("/health/ready", 503)
+        assert error_of(seat.post(said(2))) == (503, "shutting_down")
         assert seat.process.poll() is None
         seat.sign("nine")
         answers = [running.answer(), waiting.answer()]
@@ -155,10 +156,12 @@ def test_what_is_under_way_at_the_signal_is_finished(start: Start, number: signa
 
 def test_a_model_that_hangs_does_not_keep_the_process(start: Start) -> None:
     """After the deadline of what is under way, the process leaves without the thread that hangs."""
-    seat = start(SEAT_DEADLINE_S="1").wait_for("/health/ready")
+    seat = start(SEAT_DEADLINE_S="3").wait_for("/health/ready")
     running = seat.begin(said(9))
     seat.wait_for_words("nine")
     seat.stop()
+    seat.wait_for("/health/ready", 503)
+    assert error_of(seat.post(said(1))) == (503, "shutting_down")
     assert error_of(running.answer()) == (504, "deadline_exceeded")
     assert seat.exit_code(within_s=LEAVE_WITHIN_S) == 0
 

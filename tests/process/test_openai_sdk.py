@@ -297,7 +297,7 @@ def test_the_request_id_is_the_header(client: CountedClient, clip: Path, seat: S
     assert answer.headers["x-request-id"] == "from-the-caller"
     assert answer.parse()._request_id == "from-the-caller"
     (line,) = seat.request_lines("from-the-caller")
-    assert (line["status"], line["model"], line["windows"]) == (200, "whisper-1", 1)
+    assert (line["status"], line["model"], line["windows"]) == (200, "whisper-1", 2)
 
 
 def test_an_upload_over_the_limit_costs_one_upload(start: Start) -> None:
