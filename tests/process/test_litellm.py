@@ -104,9 +104,7 @@ def _by_the_sdk(seat: FakeSeat) -> None:
         client.audio.transcriptions.create(model="whisper-1", file=said(9), extra_headers=PATIENT)
 
 
-def test_what_a_client_sends_again_after_its_timeout_never_stacks(
-    start: Start, ask: Callable[[FakeSeat], None]
-) -> None:
+def test_what_a_client_sends_again_after_its_timeout_never_stacks(start: Start) -> None:
     """Of three uploads one is in the model and at most one waits; of those left nothing is ever heard."""
     seat = start().wait_for("/health/ready")
     waited = set()
