@@ -38,20 +38,13 @@ class UnderWay:
         """Wrap an application, outside of everything else."""
 
         async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-            task = asyncio.current_task()
             if scope["type"] not in (ScopeType.HTTP, ScopeType.WEBSOCKET):
-                with contextlib.suppress(asyncio.CancelledError):
-                    await app(scope, receive, partial(self._send_of_life, send))
-                return
-            if task is None:
+                send = partial(self._send_of_life, send)
+            elif task := asyncio.current_task():
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            with contextlib.suppress(asyncio.CancelledError):  # Granian would take it for a fault
                 await app(scope, receive, send)
-                return
-            self._tasks.add(task)
-            try:
-                with contextlib.suppress(asyncio.CancelledError):  # Granian would take it for a fault
-                    await app(scope, receive, send)
-            finally:
-                self._tasks.discard(task)
 
         return wrapped
 
