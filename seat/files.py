@@ -194,11 +194,13 @@ def left_to_do(items: Sequence[Item], output: Output, bars: Bars) -> list[Item]:
     return left
 
 
-def is_there(item: Item, bars: Bars) -> bool:
-    """Whether there is a file, asked before a model is loaded for it."""
+def is_there(item: Item, output: Output, bars: Bars) -> bool:
+    """Whether there is a file, asked before a model is loaded for it; where there is none, that is reported."""
     if item.path == STDIN or item.path.exists():
         return True
-    bars.say(f"{item.path}: There is no such file. Check its name; '-' reads standard input.")
+    reason = "There is no such file. Check its name; '-' reads standard input."
+    bars.say(f"{item.path}: {reason}")
+    output.lament(item, reason)
     bars.end()
     return False
 

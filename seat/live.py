@@ -77,6 +77,8 @@ class _Turn:
     """When the last sample came that its next window needs."""
     tail: Recognition = field(default=NOTHING)
     """What was heard ahead, for show."""
+    fault: SeatError | None = None
+    """Why some of it could not be heard."""
 
 
 class LiveSession:
@@ -258,7 +260,8 @@ class LiveSession:
         except (DeviceLost, ShuttingDown):
             raise
         except SeatError as fault:
-            await self._fail(turn, stop, fault, last=last)
+            if turn in self._open:
+                await self._fail(turn, stop, fault, last=last)
             return
         if turn not in self._open:  # cleared meanwhile
             return
@@ -267,14 +270,11 @@ class LiveSession:
         turn.last_frame = firm.frames[-1] if firm.tokens else turn.last_frame
         added = turn.utterance.add(firm)
         if turn.utterance and not turn.announced and self._turns:
-            turn.announced = True
-            start_s = turn.utterance.snapshot().words[0].start_s
-            await self._tell(Started(turn=turn.number, at_s=start_s))
+            await self._announce(turn, turn.utterance.snapshot().words[0].start_s)
         if last:
             await self._finish(turn, added)
         elif self._turns and self._paused(turn):
-            self._continue(turn)
-            await self._tell(Stopped(turn=turn.number, at_s=stop / SAMPLE_RATE))
+            await self._break(turn)
             await self._finish(turn, added)
         elif turn.utterance or turn.tail.tokens:
             await self._tell(self._words(Words, turn, added))
@@ -309,29 +309,39 @@ class LiveSession:
         silent = turn.head - (turn.last_frame + 1) * self._window.frame
         return silent >= (BREATH_S if long else PAUSE_S) * SAMPLE_RATE
 
-    def _continue(self, turn: _Turn) -> None:
-        """Put a turn behind one that ends where its decoder stands, for what is left of the audio."""
+    async def _announce(self, turn: _Turn, at_s: float) -> None:
+        """Tell of a turn that the detector does not tell of, and of its end, where that has come already."""
+        stop, turn.announced = turn.stop, True
+        await self._tell(Started(turn=turn.number, at_s=at_s))
+        if stop is not None:
+            await self._tell(Stopped(turn=turn.number, at_s=stop / SAMPLE_RATE))
+
+    async def _break(self, turn: _Turn) -> None:
+        """End a turn where its decoder stands; what is left of the audio is another's, behind it."""
         self._count += 1
         rest = _Turn(number=self._count, first=turn.head, head=turn.head, utterance=Utterance(self._vocabulary))
         rest.carried, rest.stop = turn.carried, turn.stop
         self._open.insert(1, rest)
+        if turn.stop is None:
+            await self._tell(Stopped(turn=turn.number, at_s=turn.head / SAMPLE_RATE))
 
     async def _finish(self, turn: _Turn, added: str) -> None:
         self._open.remove(turn)
         turn.tail = NOTHING
         self.tally.finals += bool(turn.utterance)
         if turn.announced:
-            await self._tell(self._words(Whole, turn, added))
+            whole = self._words(Whole, turn, added)
+            await self._tell(Failed(turn=turn.number, fault=turn.fault) if turn.fault else whole)
 
     async def _fail(self, turn: _Turn, stop: int, fault: SeatError, *, last: bool) -> None:
-        """Give up a stretch, and with it its turn; go on behind it."""
-        if turn not in self._open:
-            return
-        turn.head, turn.carried, turn.due_at = stop, None, None
-        if not last:
-            self._continue(turn)
-        self._open.remove(turn)
-        await self._tell(Failed(turn=turn.number, fault=fault))
+        """Give up a stretch, and with it its turn; what is behind it is another's, unless only commits end turns."""
+        turn.fault, turn.head, turn.carried, turn.due_at = fault, stop, None, None
+        if self._turns and not turn.announced:
+            await self._announce(turn, turn.first / SAMPLE_RATE)
+        if not last and self._turns:
+            await self._break(turn)
+        if last or self._turns:
+            await self._finish(turn, "")
 
     def _words(self, kind: type[Words], turn: _Turn, added: str) -> Words:
         return kind(

@@ -54,14 +54,16 @@ class Order:
         with ExitStack() as stack:
             bars = stack.enter_context(Bars(len(items), jobs=self.jobs))
             output = self._output(items, bars, stack)
-            there = [item for item in items if is_there(item, bars)]
-            left = left_to_do(there, output, bars)
-            failed = len(items) - len(there)
-            if left:
+            if not items:
+                bars.say("There is nothing to transcribe: the folders hold no sound, the manifests no lines.")
+            left = left_to_do(items, output, bars)
+            there = [item for item in left if is_there(item, output, bars)]
+            failed = len(left) - len(there)
+            if there:
                 form = self.form
                 if self.lines and form is OutputFormat.TEXT:
                     form = OutputFormat.JSON
-                failed += each(left, stack.enter_context(source(bars, form)), output, bars, self.jobs)
+                failed += each(there, stack.enter_context(source(bars, form)), output, bars, self.jobs)
         return failed
 
     def _output(self, items: Sequence[Item], bars: Bars, stack: ExitStack) -> Output:

@@ -52,7 +52,7 @@ class Whole(Words):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failed:
-    """A stretch of a turn could not be heard; the stream goes on behind it."""
+    """A stretch of a turn could not be heard, so that there is no `Whole`; the stream goes on behind it."""
 
     turn: int
     """Its number."""

@@ -171,7 +171,8 @@ def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_nothing_to_do(tmp_path: Path) -> None:
     """No model is loaded for it."""
-    assert run("transcribe", tmp_path) == (0, "", "")
+    expected = "There is nothing to transcribe: the folders hold no sound, the manifests no lines.\n"
+    assert run("transcribe", tmp_path) == (0, "", expected)
 
 
 def test_a_manifest_that_is_none_is_a_sentence(tmp_path: Path) -> None:
@@ -249,6 +250,18 @@ def test_several_files_go_into_a_folder(server_url: str, tmp_path: Path) -> None
     assert (exit_code, stdout) == (1, "")
     assert "gone.wav: There is no such file." in err
     assert {path.name: path.read_text() for path in out.iterdir()} == {"clip.txt": ANSWER}
+
+
+def test_a_missing_file_has_a_line_that_says_so(tmp_path: Path) -> None:
+    """As what failed in any other way has; one that an earlier run has done need not be there."""
+    done, lines, manifest = tmp_path / "done.wav", tmp_path / "out.jsonl", tmp_path / "list.jsonl"
+    lines.write_text(before := json.dumps({"audio_filepath": str(done), "pred_text": "one"}) + "\n")
+    manifest.write_text('{"audio_filepath": "done.wav"}\n{"audio_filepath": "gone.wav", "text": "x"}\n')
+    assert run("transcribe", manifest, "--jsonl", lines)[0] == 1
+    assert lines.read_text().startswith(before)
+    reason = "There is no such file. Check its name; '-' reads standard input."
+    gone = {"audio_filepath": str(tmp_path / "gone.wav"), "text": "x", "error": reason}
+    assert json.loads(lines.read_text().removeprefix(before)) == gone
 
 
 def test_several_transcripts_are_told_apart(server_url: str, tmp_path: Path) -> None:

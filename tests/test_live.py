@@ -208,6 +208,60 @@ async def test_a_stretch_that_fails_is_told_and_the_stream_goes_on() -> None:
     assert session.finals[-2:] == SAID[1:]
 
 
+@pytest.mark.parametrize("failing", [{1}, {2}, {1, 2}, {3}, {1, 2, 3}, {2, 4}])
+@pytest.mark.parametrize("late", [False, True])
+async def test_what_fails_is_what_was_announced(failing: set[int], *, late: bool) -> None:
+    """Each turn begins, stops and ends, in that order and once, whichever of its stretches fail.
+
+    And whether it is heard while it is said or afterwards.
+    """
+    calls = 0
+
+    async def hear(chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
+        nonlocal calls
+        calls += 1
+        if calls in failing:
+            raise RecognitionFailed
+        return await hearing(FakeRecognizer())(chunk, deadline_at)
+
+    session = Session(hear, Turns(), most_waiting_s=60)
+    if late:
+        await session.live.append(TALK)
+        await session.live.end()
+        await session.live.run()
+    else:
+        await session.hear(TALK)
+    kinds: dict[int, list[type[Event]]] = {}
+    for event in session.events:
+        if isinstance(event, Whole) or not isinstance(event, Words):
+            kinds.setdefault(event.turn, []).append(type(event))
+    assert set(map(tuple, kinds.values())) == {(Started, Stopped, Whole), (Started, Stopped, Failed)}
+    assert sum(each[-1] is Failed for each in kinds.values()) == len(failing)
+
+
+@pytest.mark.parametrize("failing", [{1}, {2}, {1, 2}, {4}])
+async def test_where_only_commits_end_turns_one_that_fails_is_told_at_its_end(failing: set[int]) -> None:
+    """Under the number that the commit got, once, however many of its stretches fail; the next turn is whole."""
+    calls = 0
+
+    async def hear(chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
+        nonlocal calls
+        calls += 1
+        if calls in failing:
+            raise RecognitionFailed
+        return await hearing(FakeRecognizer())(chunk, deadline_at)
+
+    session = Session(hear, None)
+    running = asyncio.create_task(session.live.run())
+    await session.live.append(speech([1, 2, 3, 4, 5], gap_s=0.4))
+    committed = session.live.commit()
+    await session.live.append(speech([6], gap_s=0.4))
+    await session.live.end()
+    await running
+    assert [event.turn for event in session.events if isinstance(event, Failed)] == [committed]
+    assert session.finals == ["six"]
+
+
 async def test_who_speaks_faster_than_is_heard_waits() -> None:
     """No more audio is taken in than may wait, and all of it is heard in the end."""
     gate = asyncio.Event()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from seat.demo.recipe import tokenizer, vocabulary
+from seat.demo.recipe.speech import EDGE_FRAME, edges
 
 pytestmark = pytest.mark.model
 
@@ -20,6 +22,19 @@ def test_every_word_is_two_pieces_that_are_no_words_themselves(tmp_path: Path) -
         assert head
         assert tail
         assert head not in vocabulary.WORDS
+
+
+def test_a_click_before_a_word_is_not_its_beginning_and_a_short_sound_behind_it_is_its_end() -> None:
+    """Recordings that are cut off begin with a click of 10 to 20 ms; the plosive that ends "eight" is as short."""
+    levels = np.full(80, 1e-5, np.float32)
+    levels[0:2] = 0.02
+    levels[30:60] = 0.5
+    levels[68:70] = 0.1
+    signs = np.resize([1, -1], EDGE_FRAME)
+    assert edges(np.kron(levels, signs).astype(np.float32)) == (30 * EDGE_FRAME, 70 * EDGE_FRAME)
+    levels[24:26] = 0.1  # the plosive of "two", 40 ms before the vowel
+    assert edges(np.kron(levels[10:], signs).astype(np.float32)) == (14 * EDGE_FRAME, 60 * EDGE_FRAME)
+    assert edges(np.zeros(4 * EDGE_FRAME, np.float32)) == (0, 0)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -88,8 +88,9 @@ def test_what_is_handed_in_wins_over_the_environment() -> None:
         ({"SEAT_WINDWO_S": "3"}, "SEAT_WINDWO_S is not a setting; did you mean SEAT_WINDOW_S?"),
         ({"SEAT_DEVICE": "gpu"}, "SEAT_DEVICE='gpu'"),
         ({"SEAT_PORT": "many"}, "SEAT_PORT='many'"),
-        ({"SEAT_WINDOW_CONTEXT_S": "inf,5"}, "SEAT_WINDOW_CONTEXT_S"),
-        ({"SEAT_WINDOW_CONTEXT_S": "3"}, "SEAT_WINDOW_CONTEXT_S"),
+        ({"SEAT_WINDOW_CONTEXT_S": "inf,5"}, "SEAT_WINDOW_CONTEXT_S='inf,5': Input should be a finite number"),
+        ({"SEAT_WINDOW_CONTEXT_S": "3"}, "SEAT_WINDOW_CONTEXT_S='3': There is a value too few"),
+        ({"SEAT_WINDOW_CONTEXT_S": "3,2,1"}, "SEAT_WINDOW_CONTEXT_S='3,2,1': There are values too many"),
         ({"SEAT_MODEL_SHA256": "abc"}, "SEAT_MODEL_SHA256"),
     ],
 )

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import httpx
 
-from seat.client import Client, NoTranscript, Unreachable
+from seat.client import Client, NoTranscript, Refused, Unreachable
 from seat.doctor import findings, patient
 from seat.doctor.findings import Finding
 from seat.errors import CannotStart, CapTooSmall, ChecksumMismatch, DeviceUnavailable, InvalidSettings, SeatError
+from seat.files import NEXT_STEPS
 from seat.recognizer import Examination, Recognizer
 from seat.settings import Settings, deprecated, read
 
@@ -122,7 +123,9 @@ def _look(
     try:
         heard = patient.listen(client)
     except SeatError as fault:
-        return (yield findings.fail("words", str(fault), "Read the seat's log for this request."))
+        reason = fault.reason if isinstance(fault, Refused) else None
+        next_step = NEXT_STEPS.get(reason or "", "Read the seat's log for this request.")
+        return (yield findings.fail("words", str(fault), next_step))
     yield findings.words(model["id"], heard.said, heard.heard)
     yield findings.silence(heard.heard_in_silence)
     yield findings.clock(heard.first_s, heard.warm_s)

@@ -7,6 +7,7 @@ fields.
 from __future__ import annotations
 
 import asyncio
+import re
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -33,6 +34,9 @@ MAX_FIELD_BYTES: Final = 64 * 1024
 IN_MEMORY_BYTES: Final = 1024 * 1024
 """Bytes of a file that stay in memory; the rest goes to the disk, in blocks of this size."""
 
+LISTED: Final = re.compile(r"\[[0-9]*\]$")
+"""Behind the name of a list's field, as OpenAI writes it, or with the item's number, as PHP and others do."""
+
 FORM_SLACK_BYTES: Final = 4 * 1024 * 1024
 """Bytes that text fields and boundaries may add to the file before the body as a whole is too large."""
 
@@ -44,7 +48,7 @@ class Form:
     file: BinaryIO
     """The audio, whole; at its beginning."""
     fields: dict[str, list[str]] = field(default_factory=dict)
-    """Values by field name without a trailing '[]', in the order they came."""
+    """Values by field name without what is `LISTED`, in the order they came."""
 
     def last(self, name: str) -> str | None:
         """The last value of a field, or None where it is absent or empty."""
@@ -60,7 +64,7 @@ async def read_form(
 
     Args:
         request: A request whose body has not been read.
-        known: Names of the fields to keep, without '[]'; others are read past.
+        known: Names of the fields to keep, without what is `LISTED`; others are read past.
         limit_mib: MiB that the file may have.
         within_s: Seconds in which all of it must arrive: who stands still keeps a place, and the process from ending.
 
@@ -141,7 +145,7 @@ class _FormReader:
 
     async def take(self, event: MultipartSegment | bytes | bytearray | None) -> None:
         if isinstance(event, MultipartSegment):
-            self._name = event.name.removesuffix("[]")
+            self._name = LISTED.sub("", event.name)
             if self._name == FILE and self._has_file:
                 raise MalformedForm(reason="it holds more than one file")
             self._has_file |= self._name == FILE

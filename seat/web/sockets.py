@@ -134,8 +134,8 @@ class Wire:
 async def accept(socket: Socket) -> Wire:
     """Take a client in. Why it cannot stay is said on the websocket: a browser is not shown a refused handshake."""
     offered = [name.strip() for name in socket.headers.get("sec-websocket-protocol", "").split(",")]
-    named = (name for name in offered if name and not name.startswith(KEY_PROTOCOL))
-    await socket.accept(next(named, None))
+    choice = min(filter(None, offered), key=lambda name: name.startswith(KEY_PROTOCOL), default=None)
+    await socket.accept(choice)  # one of those offered, or a browser breaks off; the key only where nothing else is
     return Wire(socket)
 
 

@@ -131,6 +131,7 @@ class _Stream:
         elif isinstance(event, Words):
             await self._wire.send({"type": "partial", "stable": event.snapshot().stable, **_written(event)})
         elif isinstance(event, Failed):
+            self._asked.discard(event.turn)
             await self._wire.send(_error(problem_of(event.fault).error))
 
 

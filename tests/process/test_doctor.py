@@ -69,6 +69,14 @@ def test_a_seat_that_loads_fails_by_its_state(start: Start, monkeypatch: pytest.
     assert (exit_code, failed(found)) == (1, ["state"])
 
 
+def test_a_doctor_without_a_key_asks_for_it(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seat with keys shows its state to everybody, and hears nothing for who has none."""
+    closed = start(SEAT_API_KEYS="right-key").wait_for("/health/ready")
+    exit_code, found = examined("--url", closed.url, monkeypatch=monkeypatch)
+    assert (exit_code, failed(found)) == (1, ["words"])
+    assert found["words"]["next_step"] == "Give the key with --api-key, or in SEAT_API_KEY."
+
+
 def test_a_deprecated_name_is_told_in_the_log(start: Start) -> None:
     """It works, and the line says what to write instead."""
     seat = start(PARAKEET_MAX_FILE_DURATION="60").wait_for("/health/ready")

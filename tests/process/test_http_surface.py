@@ -159,6 +159,7 @@ def test_a_value_that_is_not_known_is_refused_by_name(fake: FakeSeat, field: str
         [("timestamp_granularities", "word")],
         [("timestamp_granularities[]", "word"), ("timestamp_granularities[]", "segment")],
         [("timestamp_granularities", "segment"), ("timestamp_granularities", "word")],
+        [("timestamp_granularities[0]", "word"), ("timestamp_granularities[1]", "segment")],
         [("timestamp_granularities", '["word"]')],
         [("timestamp_granularities", '["word", "segment"]')],
         [("timestamp_granularities[]", "word,segment")],

@@ -39,10 +39,12 @@ async def test_keys_are_asked_for_as_over_http(start: Start) -> None:
     seat = start(SEAT_API_KEYS="right-key").wait_for("/health/ready")
     bearer = {"additional_headers": {"Authorization": "Bearer right-key"}}
     protocols = {"subprotocols": ["realtime", "openai-insecure-api-key.right-key"]}
-    for path, options in [("", bearer), ("", protocols)]:
-        async with plain(seat, path, **options) as socket:
+    key_alone = {"subprotocols": ["openai-insecure-api-key.right-key"]}
+    selected = (None, "realtime", "openai-insecure-api-key.right-key")
+    for options, subprotocol in zip((bearer, protocols, key_alone), selected, strict=True):
+        async with plain(seat, **options) as socket:
             assert (await read(socket, "ready"))["model"] == "demo"
-            assert socket.subprotocol in (None, "realtime")
+            assert socket.subprotocol == subprotocol
     async with plain(seat) as socket:
         await socket.send(json.dumps({"type": "start", "key": "right-key"}))
         await read(socket, "ready")

@@ -18,6 +18,9 @@ EDGE_DECIBELS = 38.0
 """A word begins and ends where its 10 ms power rises above this much below its loudest."""
 NOISE_DECIBELS = 8.0
 """... and above the noise of its recording by this much."""
+CLICK_FRAMES, QUIET_FRAMES = 3, 8
+"""A sound shorter than 30 ms before 80 ms of quiet begins no word: it is a click, as where a recording was cut off.
+A plosive is followed by its vowel sooner."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +53,9 @@ def edges(samples: NDArray[np.float32]) -> tuple[int, int]:
     loud = np.flatnonzero(level >= threshold)
     if level.max() <= -90.0 or not len(loud):
         return 0, 0
-    return int(loud[0]) * EDGE_FRAME, int(loud[-1] + 1) * EDGE_FRAME
+    pauses = np.flatnonzero(np.diff(loud) > QUIET_FRAMES)
+    first = loud[pauses[0] + 1] if len(pauses) and pauses[0] + 1 < CLICK_FRAMES else loud[0]
+    return int(first) * EDGE_FRAME, int(loud[-1] + 1) * EDGE_FRAME
 
 
 def unit(voice: str, samples: NDArray[np.float32], words: Sequence[Mark]) -> Unit | None:
