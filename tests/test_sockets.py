@@ -36,7 +36,9 @@ class FakeSocket:
         self.sent.append(json.loads(text))
 
     async def receive(self) -> object:
-        """What the client says, all the time."""
+        """What the client says, all the time; or nothing, ever."""
+        if self.says is None:
+            await asyncio.Event().wait()
         return self.says
 
     async def close(self, code: int, reason: str) -> None:

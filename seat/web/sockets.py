@@ -10,7 +10,7 @@ import asyncio
 import enum
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from litestar import WebSocket
@@ -31,6 +31,9 @@ SLOW_S: Final = 10.0
 
 CLOSE_S: Final = 1.0
 """Seconds to say goodbye in, to somebody who may not listen."""
+
+QUIET_S: Final = 0.05
+"""Seconds without a message after which nobody is taken to be in the middle of something."""
 
 LARGEST_MESSAGE: Final = 15 * 1024 * 1024
 """Bytes of one message, as at OpenAI; above 16 MiB Granian breaks off without a word."""
@@ -121,6 +124,14 @@ class Wire:
         if len(said) > LARGEST_MESSAGE:
             raise InvalidEvent(reason=f"it is larger than {LARGEST_MESSAGE // 2**20} MiB")
         return said
+
+    async def read_past(self) -> None:
+        """Let a client finish that does not listen yet: a connection with unread data is reset, and its reason lost."""
+        with suppress(TimeoutError, ClientDisconnected, InvalidEvent):
+            async with asyncio.timeout(CLOSE_S):
+                while True:
+                    async with asyncio.timeout(QUIET_S):
+                        await self.receive()
 
     async def close(self, code: int, reason: str) -> None:
         """Say goodbye, where somebody listens."""
@@ -252,6 +263,7 @@ async def told(wire: Wire, written: Callable[[dict[str, Any]], dict[str, Any]]) 
             code = CloseCode.TRY_LATER
         if not isinstance(fault, SlowReader):
             await _last_words(wire, written(body))
+            await wire.read_past()
         await wire.close(code, str(body["code"]))
 
 

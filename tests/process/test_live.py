@@ -63,6 +63,18 @@ async def test_keys_are_asked_for_as_over_http(start: Start) -> None:
     assert "-key" not in seat.log_text()
 
 
+async def test_who_is_refused_while_speaking_hears_why(start: Start) -> None:
+    """Though ten megabytes are on their way that nobody will hear."""
+    seat = start(SEAT_API_KEYS="right-key").wait_for("/health/ready")
+    async with plain(seat) as socket:
+        await socket.send(json.dumps({"type": "start", "key": "wrong-key"}))
+        for _ in range(50):
+            await socket.send(bytes(200_000))
+        (refusal,) = await rest(socket)
+        assert refusal["error"]["code"] == "invalid_api_key"
+    assert closed_by(socket) == (1008, "invalid_api_key")
+
+
 async def test_sessions_are_bounded(start: Start) -> None:
     """In number and in time, and the client is told which bound it was."""
     seat = start(SEAT_MAX_LIVE_SESSIONS="1", SEAT_MAX_LIVE_S="1.5").wait_for("/health/ready")
