@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from typing import Final
+
+SHORTAGES: Final = re.compile(
+    "out of memory|ALLOC_FAILED|can't allocate memory"
+    "|CUBLAS_STATUS_NOT_INITIALIZED"  # from cublasCreate, which allocates
+    "|CUFFT_INTERNAL_ERROR"  # pytorch#119420
+)
+"""What errors of other kinds than `OutOfMemoryError` say where an allocation failed."""
+
+BREAKS: Final = re.compile("(CUDA error|Cuda Error): (?!CU[A-Z]+_STATUS_)|EXECUTION_FAILED|captur")
+"""What they say where a context is lost. A library's status alone tells nothing of the context."""
 
 
 def chain(fault: BaseException) -> Iterator[BaseException]:
@@ -18,7 +30,7 @@ def chain(fault: BaseException) -> Iterator[BaseException]:
 def is_shortage(fault: BaseException) -> bool:
     """Whether a fault says that memory was short; the device is well then.
 
-    torch raises `OutOfMemoryError` from its allocator, `AcceleratorError` from CUDA's own; cuBLAS and cuDNN report a
+    torch raises `OutOfMemoryError` from its allocator, `AcceleratorError` from CUDA's own; CUDA's libraries report a
     failed allocation of theirs by name; torch's CPU allocator and Python have errors of their own.
     """
     return not is_fatal(fault) and any(map(_is_short, chain(fault)))
@@ -37,7 +49,7 @@ def _is_short(link: BaseException) -> bool:
     return (
         isinstance(link, MemoryError)
         or type(link).__name__ == "OutOfMemoryError"
-        or (isinstance(link, RuntimeError) and _names(link, "out of memory", "ALLOC_FAILED", "can't allocate memory"))
+        or (isinstance(link, RuntimeError) and SHORTAGES.search(str(link)) is not None)
     )
 
 
@@ -45,12 +57,5 @@ def _is_broken(link: BaseException) -> bool:
     return (
         isinstance(link, RuntimeError)
         and not _is_short(link)
-        and (
-            type(link).__name__ == "AcceleratorError"
-            or _names(link, "CUDA error", "Cuda Error", "EXECUTION_FAILED", "captur")
-        )
+        and (type(link).__name__ == "AcceleratorError" or BREAKS.search(str(link)) is not None)
     )
-
-
-def _names(fault: BaseException, *signs: str) -> bool:
-    return any(sign in str(fault) for sign in signs)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from seat.batches import Heard
-from seat.errors import Unavailable
+from seat.errors import RecognitionFailed, Unavailable
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Waveform
 from seat.scheduler import Scheduler
 from seat.stitching import Stitcher
@@ -131,7 +131,7 @@ class Hearing:
             try:
                 heard = await scheduler.recognize([shorter.cut(self._waveform)], deadline_at=deadline_at)
                 recognition = heard.recognitions[0]
-            except Unavailable:
+            except (Unavailable, RecognitionFailed):
                 pass  # what there is, is an answer
         self._take(number, recognition)
         return heard

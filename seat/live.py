@@ -271,6 +271,8 @@ class LiveSession:
         added = turn.utterance.add(firm)
         if turn.utterance and not turn.announced and self._turns:
             await self._announce(turn, turn.utterance.snapshot().words[0].start_s)
+        if turn not in self._open:
+            return
         if last:
             await self._finish(turn, added)
         elif self._turns and self._paused(turn):
@@ -321,8 +323,9 @@ class LiveSession:
         self._count += 1
         rest = _Turn(number=self._count, first=turn.head, head=turn.head, utterance=Utterance(self._vocabulary))
         rest.carried, rest.stop = turn.carried, turn.stop
+        turn.stop = turn.head
         self._open.insert(1, rest)
-        if turn.stop is None:
+        if rest.stop is None:
             await self._tell(Stopped(turn=turn.number, at_s=turn.head / SAMPLE_RATE))
 
     async def _finish(self, turn: _Turn, added: str) -> None:
@@ -338,6 +341,8 @@ class LiveSession:
         turn.fault, turn.head, turn.carried, turn.due_at = fault, stop, None, None
         if self._turns and not turn.announced:
             await self._announce(turn, turn.first / SAMPLE_RATE)
+        if turn not in self._open:
+            return
         if not last and self._turns:
             await self._break(turn)
         if last or self._turns:

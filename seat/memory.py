@@ -10,13 +10,17 @@ import math
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from seat.errors import CannotStart, CapTooSmall, CardFull, ExceedsMemory, MemoryLimit
 from seat.faults import chain, is_fatal, is_shortage
 from seat.meter import MIB, Allocator, Meter, Outside
 
 Result = TypeVar("Result")
+
+Returns = Literal["always", "when short", "never"]
+"""When memory that a call leaves unused is given back: after every call, or where the next would not fit, or not at
+all, because a captured graph keeps its addresses."""
 
 CUDA_CAP_MIB: Final = 3840
 """The cap on a card where none is set, in MiB: that of the services this one replaces."""
@@ -144,17 +148,17 @@ class Governor:
     The questions are `fits`, `admit` and `statistics`, and, between two calls, `last`.
     """
 
-    def __init__(self, meter: Meter, *, cap: int | None, returns: bool) -> None:
+    def __init__(self, meter: Meter, *, cap: int | None, returns: Returns) -> None:
         """Begin unsettled: nothing is refused until `settle`, so that a warm-up learns.
 
         Args:
             meter: What counts.
             cap: Bytes that the process may take; None for no limit.
-            returns: Whether unused memory is given back after every call.
+            returns: When unused memory is given back.
         """
         self._meter, self._cap, self._returns = meter, cap, returns
         self._costs = Costs()
-        self._floor = self._rest = self._highest = 0
+        self._floor = self._rest = self._base = self._highest = 0
         self._settled_s, self._settled_rate = 0.0, 0.0
         self._refusals = self._runs = 0
         self.last = Footprint(rest_before=0, peak=0, rest_after=0, allocator=None)
@@ -166,7 +170,7 @@ class Governor:
         Raises:
             MemoryLimit: It was predicted not to fit, could not allocate, or took more than the cap.
         """
-        rest_before = self._make_room(padded_s)
+        rest_before, base = self._make_room(padded_s)
         self._meter.reset_peak()
         try:
             result = call()
@@ -178,13 +182,14 @@ class Governor:
                 traceback.clear_frames(link.__traceback__)
             if short:
                 gc.collect()
-            self._close(rest_before)
+            self._close(rest_before, short=short)
             if not short:
                 raise
             self._refusals += 1
             raise MemoryLimit from fault
         footprint = self._close(rest_before)
-        self._costs.observe(padded_s, max(0, footprint.peak - rest_before))
+        top = footprint.peak if self._returns == "always" else self._meter.held_peak()
+        self._costs.observe(padded_s, max(0, top - base))
         if self._settled_s and self._cap is not None and footprint.peak > self._cap:
             self._refusals += 1
             raise MemoryLimit
@@ -196,14 +201,15 @@ class Governor:
         Raises:
             CapTooSmall: It does not.
         """
-        self._give_back()
+        self._give_back(short=True)
         self._meter.bound(self._cap)
-        self._floor = self._rest = self._meter.used()
+        self._look()
+        self._floor = self._base
         self._settled_s, self._settled_rate = longest_s, self._costs.predict(longest_s) / longest_s
         need = self._floor + self._settled_rate * longest_s
         if self._cap is not None and need > self._cap:
             raise self._no_room(need, free=None)
-        self._highest = max(self._highest, self._floor)
+        self._highest = max(self._highest, self._rest)
 
     def shortfall(self, longest_s: float) -> CannotStart:
         """The refusal where a warm-up ran out of memory, with an estimate of what would have been enough."""
@@ -213,13 +219,13 @@ class Governor:
 
     def recount(self) -> None:
         """Give back what is unused, and measure all that remains; for when something other than `run` changed it."""
-        self._give_back()
+        self._give_back(short=True)
         self._meter.remeasure()
-        self._rest = self._meter.used()
+        self._look()
 
     def fits(self, padded_s: float) -> bool:
         """Whether so many seconds are predicted to stay under the cap."""
-        return self._cap is None or self._rest + self._costs.predict(padded_s) <= self._cap
+        return self._cap is None or self._base + self._costs.predict(padded_s) <= self._cap
 
     def admit(self, audio_s: float) -> None:
         """Let in what could ever be recognized at once: as much as the warm-up ran, or what the cap has room for.
@@ -243,36 +249,41 @@ class Governor:
             nbytes_per_s=round(self._settled_rate),
         )
 
-    def _make_room(self, padded_s: float) -> int:
-        """Bytes in use before a call that is predicted to fit."""
+    def _make_room(self, padded_s: float) -> tuple[int, int]:
+        """Bytes in use before a call that is predicted to fit: all of them, and those that it could not have."""
         cost, cap = self._costs.predict(padded_s), self._cap if self._settled_s else None
-        rest = self._meter.used()
-        if cap is not None and rest + cost > cap:
+        self._look()
+        if cap is not None and self._base + cost > cap:
             gc.collect()  # a request that failed holds its audio in a circle of error, traceback and frame
-            self._give_back()
-            rest = self._rest = self._meter.used()
+            self._give_back(short=True)
+        rest = self._rest
         self._highest = max(self._highest, rest)
         self.last = Footprint(rest_before=rest, peak=rest, rest_after=rest, allocator=None)
-        if cap is not None and rest + cost > cap:
+        if cap is not None and self._base + cost > cap:
             self._refusals += 1
             self._costs.doubt(padded_s, self._settled_rate)
             raise MemoryLimit
-        return rest
+        return rest, self._base
 
-    def _close(self, rest_before: int) -> Footprint:
+    def _close(self, rest_before: int, *, short: bool = False) -> Footprint:
         self._runs += 1
         if self._runs % REMEASURED_EVERY == 0:
             self._meter.remeasure()
         peak, allocator = max(rest_before, self._meter.peak()), self._meter.allocator()
-        self._give_back()
-        self._rest = self._meter.used()
+        self._give_back(short=short)
         self._highest = max(self._highest, peak)
         self.last = Footprint(rest_before=rest_before, peak=peak, rest_after=self._rest, allocator=allocator)
         return self.last
 
-    def _give_back(self) -> None:
-        if self._returns:
+    def _give_back(self, *, short: bool = False) -> None:
+        if self._returns == "always" or (self._returns == "when short" and short):
             self._meter.release()
+        self._look()
+
+    def _look(self) -> None:
+        """Read what is taken, and what of it no call could have: what is kept from one to the next serves again."""
+        self._rest = self._meter.used()
+        self._base = self._rest if self._returns == "always" else self._meter.held()
 
     def _no_room(self, need: float, *, free: int | None) -> CannotStart:
         what = f"the model at work on {self._settled_s:g} seconds of audio"

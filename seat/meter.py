@@ -58,6 +58,12 @@ class Meter(Protocol):
     def peak(self) -> int:
         """Bytes that it took at most since `reset_peak`."""
 
+    def held(self) -> int:
+        """Bytes of `used` that are in use, as far as can be told from those that are kept to be used again."""
+
+    def held_peak(self) -> int:
+        """As `held`, at most since `reset_peak`."""
+
     def allocator(self) -> Allocator | None:
         """The allocator's own peaks; None where there is none of torch's."""
 

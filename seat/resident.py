@@ -43,6 +43,14 @@ class ResidentMeter:
         """The high-water mark, which other threads raise too."""
         return reading("VmHWM")
 
+    def held(self) -> int:
+        """Resident bytes: what the C library keeps is not told from what is in use."""
+        return self.used()
+
+    def held_peak(self) -> int:
+        """The high-water mark."""
+        return self.peak()
+
     def allocator(self) -> Allocator | None:
         """None: the C library keeps no peaks."""
         return None

@@ -182,7 +182,7 @@ class Scheduler:
                 result, after = await self._proceed(chunk, turn, ticket, carried)
                 other = None if result[0].tokens else await asyncio.to_thread(instead, turn)
                 if other is not None:
-                    with contextlib.suppress(Unavailable):  # what there is, is an answer
+                    with contextlib.suppress(Unavailable, RecognitionFailed):  # what there is, is an answer
                         result, after = await self._proceed(other, turn, ticket, carried)
                 on_recognized(turn, result[0])
                 results.append(result)

@@ -244,20 +244,20 @@ class Service:
         return await self._executor.run(self._works.recognizer.examine)
 
     async def _load(self) -> None:
-        began_at = time.monotonic()
+        began_at, settings = time.monotonic(), self._settings
         try:
             recognizer = await self._executor.run(self._load_recognizer)
             loaded_at = time.monotonic()
             await asyncio.to_thread(audio.prepare)
             governor = Governor(
                 recognizer.meter,
-                cap=cap_nbytes(self._settings.mem_cap_mib, recognizer.info.device),
-                returns=self._settings.mem_return,
+                cap=cap_nbytes(settings.mem_cap_mib, recognizer.info.device),
+                returns="always" if settings.mem_return else "never" if settings.cuda_graphs else "when short",
             )
             warm_up = WarmUp(self._executor, recognizer, governor, self._longest)
-            if self._settings.cuda_graphs:
-                await warm_up.capture(self._settings.cuda_graphs_batch)
-            longest_took_s = await warm_up.run(self._settings.warmup_seconds)
+            if settings.cuda_graphs:
+                await warm_up.capture(settings.cuda_graphs_batch)
+            longest_took_s = await warm_up.run(settings.warmup_seconds)
             await self._open(recognizer, governor, longest_took_s)
         except Exception as fault:  # noqa: BLE001  whatever it is, the process must say so and end
             self._fail(fault)

@@ -70,12 +70,13 @@ class Settings(BaseModel):
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$")] = "auto"
     """'auto', 'cpu', 'cuda' or 'cuda:N'. Asked for by name, CUDA must answer."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Number type of the encoder; 'auto' is bfloat16 on CUDA and float32 on a CPU."""
+    """Number type of the encoder; 'auto' is bfloat16 on a card that computes in it, and float32 elsewhere."""
     mem_cap_mib: Annotated[int, Field(ge=0)] | None = None
     """MiB that the whole process may take: of the card, or resident where there is none; 0 for no limit. Not set, it is
     3840 on a card, and no limit on a CPU."""
     mem_return: bool = True
-    """Whether memory that a batch leaves unused goes back to the driver after every batch."""
+    """Whether memory that a batch leaves unused goes back to the driver after every batch; else only where the next one
+    would not fit, and with CUDA graphs never."""
     cuda_graphs: bool = False
     """Decode with CUDA graphs; only together with ``SEAT_MEM_RETURN=0``."""
     cuda_graphs_batch: Annotated[int, Field(ge=1)] = 16

@@ -56,7 +56,7 @@ class Stitcher:
 
     def transcript(self) -> Transcript:
         """All settled words, in sentences; sorted by time, without overlap."""
-        apart = without_overlap(self._settled, self._frame_s)
+        apart = without_overlap(self._settled, self._frame_s, self._audio_s)
         return Transcript(segments=sentences(apart), duration_s=self._audio_s, language=self._language)
 
 

@@ -165,7 +165,7 @@ class FakeMeter:
 
     def __init__(self, *, reserved_mib: int = 100, outside_mib: int = 50) -> None:
         self.outside = Outside(nbytes=outside_mib * MIB, source="nvml")
-        self.allocated = self.reserved = self.highest = reserved_mib * MIB
+        self.allocated = self.most_allocated = self.reserved = self.highest = reserved_mib * MIB
         self.bound_to: int | None = None
         self.releases = self.remeasured = 0
         self.free_nbytes: int | None = None
@@ -177,6 +177,14 @@ class FakeMeter:
     def peak(self) -> int:
         """As `used`, at most."""
         return self.outside.nbytes + self.highest
+
+    def held(self) -> int:
+        """What is allocated, and what lies outside."""
+        return self.outside.nbytes + self.allocated
+
+    def held_peak(self) -> int:
+        """As `held`, at most."""
+        return self.outside.nbytes + self.most_allocated
 
     def allocator(self) -> Allocator:
         """What was reserved at most, all of it by tensors."""
@@ -196,7 +204,7 @@ class FakeMeter:
 
     def reset_peak(self) -> None:
         """Begin again at what is reserved."""
-        self.highest = self.reserved
+        self.highest, self.most_allocated = self.reserved, self.allocated
 
     def release(self) -> None:
         """Give back what is not allocated."""
@@ -216,7 +224,7 @@ class FakeMeter:
                 message = "CUDA out of memory."
                 raise OutOfMemoryError(message)
             self.reserved = max(self.reserved, wanted)
-            self.highest = max(self.highest, self.reserved)
+            self.highest, self.most_allocated = max(self.highest, self.reserved), max(self.most_allocated, wanted)
 
         return take
 

@@ -22,7 +22,9 @@ def _caused(fault: BaseException, by: BaseException) -> BaseException:
         AcceleratorError("CUDA error: out of memory"),
         RuntimeError("CUDA error: out of memory"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
         RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+        RuntimeError("cuFFT error: CUFFT_INTERNAL_ERROR"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
         MemoryError(),
         _caused(ValueError("in the encoder"), OutOfMemoryError()),
@@ -43,6 +45,7 @@ def test_memory_that_was_short_harms_nobody_else(fault: BaseException) -> None:
         RuntimeError("CUDA error: operation failed due to a previous error during capture"),
         RuntimeError("Offset increment outside graph capture encountered unexpectedly."),
         RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx(...)`"),
         RuntimeError("Cuda Error: 700"),
         _caused(ValueError("in the decoder"), AcceleratorError()),
         _caused(OutOfMemoryError(), AcceleratorError("CUDA error: an illegal memory access was encountered")),
@@ -53,7 +56,16 @@ def test_a_broken_context_is_the_end(fault: BaseException) -> None:
     assert (is_shortage(fault), is_fatal(fault)) == (False, True)
 
 
-@pytest.mark.parametrize("fault", [ValueError("CUDA error"), RuntimeError("shape mismatch"), IndexError()])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ValueError("CUDA error: an illegal memory access was encountered"),
+        RuntimeError("shape mismatch"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmul(...)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_BAD_PARAM"),
+        IndexError(),
+    ],
+)
 def test_a_fault_of_the_model_is_neither(fault: BaseException) -> None:
     """It belongs to its audio."""
     assert (is_shortage(fault), is_fatal(fault)) == (False, False)

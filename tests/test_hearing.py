@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from seat.batches import Heard
-from seat.errors import QueueFull
+from seat.errors import QueueFull, RecognitionFailed, SeatError
 from seat.hearing import Hearing, Listeners
 from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
 from seat.scheduler import Recognized, Scheduler
@@ -24,8 +24,8 @@ NOTHING = Recognition(tokens=(), frames=(), durations=(), confidences=())
 class _Scheduler:
     """Hears windows in an order of its own; those of a request of several come back empty where it is told so."""
 
-    def __init__(self, order: Sequence[int], empty: Sequence[int] = (), *, full: bool = False) -> None:
-        self._order, self._empty, self._full = order, empty, full
+    def __init__(self, order: Sequence[int], empty: Sequence[int] = (), *, fault: SeatError | None = None) -> None:
+        self._order, self._empty, self._fault = order, empty, fault
         self.tried_again = 0
 
     async def recognize(
@@ -38,8 +38,8 @@ class _Scheduler:
         assert deadline_at == math.inf
         if len(waveforms) == 1:
             self.tried_again += 1
-            if self._full:
-                raise QueueFull(waiting="much", retry_after_s=1)
+            if self._fault:
+                raise self._fault
         heard = [hear(waveform) for waveform in waveforms]
         if len(waveforms) > 1:
             heard = [NOTHING if number in self._empty else each for number, each in enumerate(heard)]
@@ -103,9 +103,10 @@ async def test_an_empty_window_with_sound_is_tried_again_and_waited_for() -> Non
     assert heard.peak_nbytes == 3
 
 
-async def test_where_there_is_no_room_for_another_try_the_first_one_counts() -> None:
+@pytest.mark.parametrize("fault", [QueueFull(waiting="much", retry_after_s=1), RecognitionFailed()])
+async def test_where_another_try_fails_the_first_one_counts(fault: SeatError) -> None:
     """What there is, is an answer."""
-    scheduler = _Scheduler((0, 1, 2), empty=(1,), full=True)
+    scheduler = _Scheduler((0, 1, 2), empty=(1,), fault=fault)
     said, _, _ = await _run(scheduler, _with_silent_tail())
     assert "five" not in [word for words in said for word in words]
     assert said[-1][-1] == "nine"

@@ -142,7 +142,7 @@ def _recognizer(traffic: Traffic) -> FakeRecognizer:
 
 async def _play(traffic: Traffic) -> Seen:
     seen = Seen(recognizer=_recognizer(traffic))
-    governor = Governor(seen.recognizer.meter, cap=CAP_MIB * MIB, returns=True)
+    governor = Governor(seen.recognizer.meter, cap=CAP_MIB * MIB, returns="always")
     governor.settle(30)
     clock, takes_s = asyncio.get_running_loop().time, cycle(traffic.takes_s)
     executor = SimulatedExecutor(lambda: next(takes_s))
@@ -223,7 +223,7 @@ def test_a_clip_waits_for_one_batch(files: list[int], at_s: float, takes_s: list
 
     async def play() -> tuple[int, int]:
         recognizer, takes = FakeRecognizer(meter=FakeMeter()), cycle(takes_s)
-        governor = Governor(recognizer.meter, cap=None, returns=True)
+        governor = Governor(recognizer.meter, cap=None, returns="always")
         governor.settle(30)
         clip = speech([1, 2, 3])
         executor = SimulatedExecutor(lambda: next(takes))

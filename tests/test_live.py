@@ -171,6 +171,33 @@ async def test_what_is_cleared_is_never_heard() -> None:
     assert session.finals == ["one", "four"]
 
 
+@pytest.mark.parametrize("told", [Started, Stopped, Failed, Whole])
+async def test_what_is_cleared_while_something_is_told_does_no_harm(told: type[Event]) -> None:
+    """A client may clear at any moment, also while the socket takes what its turn is about to end with."""
+    calls = 0
+
+    async def hear(chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
+        nonlocal calls
+        calls += 1
+        if calls % 2:
+            raise RecognitionFailed
+        return await hearing(FakeRecognizer())(chunk, deadline_at)
+
+    async def tell(event: Event) -> None:
+        await asyncio.sleep(0)
+        if isinstance(event, told):
+            live.clear()
+        await asyncio.sleep(0)
+
+    live = LiveSession(hear, VOCABULARY, WINDOW, tell, turns=Turns(), most_waiting_s=30)
+    running = asyncio.create_task(live.run())
+    for first in range(0, len(TALK), 1600):
+        await live.append(TALK[first : first + 1600])
+    await live.end()
+    await running
+    assert live.tally.audio_s == len(TALK) / SAMPLE_RATE
+
+
 async def test_a_turn_without_words_for_long_ends() -> None:
     """Where noise hides the silence from the detector, the decoder's own counts; the next word begins a turn."""
 

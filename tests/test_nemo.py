@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Waveform
 from seat.transcript import Transcript
 from seat.windows import WindowLimits, plan
 from seat.words import sentences, spoken_words
+from tests import tiny
 from tests.stitched import stitch
 from tests.tiny import build, chirps
 
@@ -390,6 +392,48 @@ def test_a_checkpoint_writes_nothing_outside_its_folder(tmp_path: Path) -> None:
     written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir()}
     assert written == {"model.nemo", "inside/model_config.yaml", "inside/nested/weights", "one/nested/weights"}
     assert (tmp_path / "inside" / "model_config.yaml").read_bytes() == b"four"
+
+
+def test_a_model_with_a_prompt_is_refused(
+    load_nemo: Callable[..., NemoRecognizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It puts the language between encoder and decoder; without that the words would be wrong, and nobody told."""
+    from nemo.collections.asr import models
+    from nemo.collections.asr.models.rnnt_bpe_models_prompt import EncDecRNNTBPEModelWithPrompt
+
+    plain = tiny._configuration
+    prompts = {"initialize_prompt_feature": True, "num_prompts": 4, "prompt_dictionary": {"en": 0, "de": 1}}
+
+    def with_prompts(*arguments: Any) -> dict[str, Any]:
+        configuration = plain(*arguments)
+        return configuration | {"model_defaults": configuration["model_defaults"] | prompts}
+
+    monkeypatch.setattr(tiny, "_configuration", with_prompts)
+    monkeypatch.setattr(models, "EncDecRNNTBPEModel", EncDecRNNTBPEModelWithPrompt)
+    with pytest.raises(ModelUnavailable, match="puts a prompt between encoder and decoder"):
+        load_nemo(str(tiny.build(tmp_path, "rnnt")))
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"joint": SimpleNamespace(num_extra_outputs=2)}, "has outputs that are neither tokens nor durations"),
+        ({"decoding": SimpleNamespace(durations=[0, 1])}, "has outputs that are neither tokens nor durations"),
+        ({"tokenizer": SimpleNamespace(tokenizers_dict={})}, "has no single SentencePiece tokenizer"),
+    ],
+)
+def test_what_would_be_decoded_into_wrong_words_is_refused(change: dict[str, Any], reason: str) -> None:
+    """Big blanks, durations without a place, tokenizers of several languages: as far as a model tells of them."""
+    from seat.gpu import checkpoint
+
+    pieces = SimpleNamespace(tokenizer=SimpleNamespace(id_to_piece=str))
+    model = {
+        "joint": SimpleNamespace(num_extra_outputs=0),
+        "decoding": SimpleNamespace(durations=None),
+        "tokenizer": pieces,
+    }
+    assert checkpoint._unknown(SimpleNamespace(**model)) is None
+    assert checkpoint._unknown(SimpleNamespace(**model | change)) == reason
 
 
 def test_a_file_that_is_no_checkpoint_is_said_so(load_nemo: Callable[..., NemoRecognizer], tmp_path: Path) -> None:

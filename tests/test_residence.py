@@ -61,6 +61,25 @@ def test_the_demo_model_hears_the_same_after_its_weights_have_come_back(
         assert demo.recognize([waveform]) == before
 
 
+def test_what_cannot_be_moved_leaves_all_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last tensor refuses; the others, moved by then, come back."""
+    import torch
+
+    from seat.gpu.residence import Residence
+
+    model = torch.nn.Linear(8, 8).requires_grad_(requires_grad=False)
+    sound = torch.ones(1, 8)
+    before = model(sound)
+    residence = Residence(model, torch.device("cpu"))
+    away = [*residence._mapped([model.weight]), torch.zeros(1).to_sparse()]
+    monkeypatch.setattr(residence, "_mapped", lambda _tensors: away)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="incompatible tensor type"):
+            residence.leave()
+        assert model.weight.data_ptr() != away[0].data_ptr()
+        assert torch.equal(model(sound), before)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_number_types_stay(tmp_path: Path, dtype: str) -> None:
     """Also of an encoder in another type than the rest, with both kinds of attention at hand."""

@@ -121,7 +121,7 @@ def test_a_seat_on_the_processor_takes_nothing_of_the_card() -> None:
 
 def test_a_seat_is_known_by_its_health() -> None:
     """As `/health` tells its memory."""
-    governor = Governor(FakeMeter(), cap=400 * MIB, returns=True)
+    governor = Governor(FakeMeter(), cap=400 * MIB, returns="always")
     governor.settle(16)
     expected = Seat(cap=400 * MIB, rest=150 * MIB, peak=150 * MIB, on_card=True)
     assert Seat.of_health(asdict(governor.statistics())) == expected

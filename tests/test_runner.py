@@ -19,7 +19,7 @@ from tests.fakes import FakeMeter, FakeRecognizer, hear, speech
 
 def _runner(executor: Executor, recognizer: FakeRecognizer) -> Runner:
     ticks = iter(range(1000))
-    return Runner(executor, recognizer, Governor(FakeMeter(), cap=None, returns=True), lambda: float(next(ticks)))
+    return Runner(executor, recognizer, Governor(FakeMeter(), cap=None, returns="always"), lambda: float(next(ticks)))
 
 
 def _entry(waveform: Waveform) -> Entry:

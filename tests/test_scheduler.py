@@ -15,7 +15,7 @@ from seat.executor import Executor, Job
 from seat.memory import Governor
 from seat.meter import MIB
 from seat.queueing import QueueLimits
-from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
+from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Waveform
 from seat.scheduler import Scheduler
 from tests.fakes import FakeMeter, FakeRecognizer, Hunger, hear, speech
 
@@ -40,7 +40,7 @@ def _over(  # noqa: PLR0913  what a test may choose, each named
     on_lost: Callable[[BaseException], None] = lambda _fault: None,
     idle_s: float | None = None,
 ) -> Scheduler:
-    governor = Governor(recognizer.meter, cap=None if cap_mib is None else cap_mib * MIB, returns=True)
+    governor = Governor(recognizer.meter, cap=None if cap_mib is None else cap_mib * MIB, returns="always")
     governor.settle(LONGEST_S)
     return Scheduler(executor, recognizer, governor, limits, on_lost, idle_s=idle_s)
 
@@ -95,6 +95,25 @@ async def test_only_the_faulty_members_of_a_batch_fail() -> None:
         assert scheduler.statistics().queue.windows == 0
     assert [isinstance(answer, RecognitionFailed) for answer in answers] == [False, True, False, True]
     assert isinstance(answers[1].__cause__, ValueError)
+
+
+async def test_a_carried_window_whose_second_try_fails_stays_empty() -> None:
+    """What was heard in the others is an answer."""
+    refused = []
+
+    def refuse(waveforms: Sequence[Waveform]) -> None:
+        if any(len(waveform) == SAMPLE_RATE for waveform in waveforms):
+            refused.append(waveforms)
+            message = "no"
+            raise ValueError(message)
+
+    silence, shorter = np.zeros(2 * SAMPLE_RATE, np.int16), np.zeros(SAMPLE_RATE, np.int16)
+    chunks = [Chunk(waveform=waveform, first=0, stop=None) for waveform in (silence, speech([1, 2]))]
+    second = [Chunk(waveform=shorter, first=0, stop=None), None]
+    async with _scheduler(FakeRecognizer(before=refuse)) as scheduler:
+        heard = await scheduler.carry(chunks, instead=second.__getitem__)
+    assert [len(recognition.tokens) for recognition in heard.recognitions] == [0, 2]
+    assert len(refused) == 1
 
 
 async def test_too_few_answers_are_a_fault_of_those_that_miss_one() -> None:
@@ -320,7 +339,7 @@ async def test_what_can_never_fit_is_refused_before_it_waits() -> None:
     meter = FakeMeter()
     recognizer = FakeRecognizer(before=meter.hunger(2), meter=meter)
     async with Executor() as executor:
-        governor = Governor(meter, cap=190 * MIB, returns=True)
+        governor = Governor(meter, cap=190 * MIB, returns="always")
         governor.run(LONGEST_S, lambda: recognizer.recognize([np.zeros(LONGEST_S * SAMPLE_RATE, np.int16)]))
         governor.settle(LONGEST_S)
         async with Scheduler(executor, recognizer, governor, LIMITS, lambda _fault: None) as scheduler:

@@ -26,7 +26,7 @@ LIMITS = StreamLimits(window_s=(3.2, 1.04, 1.04), sessions=2, session_s=None, wa
 
 @asynccontextmanager
 async def _streams(recognizer: FakeRecognizer, sessions: int = 2) -> AsyncIterator[tuple[Streams, Scheduler]]:
-    governor = Governor(recognizer.meter, cap=None, returns=True)
+    governor = Governor(recognizer.meter, cap=None, returns="always")
     governor.settle(16)
     limits = QueueLimits(audio_s=1000, batch_s=60)
     async with Executor() as executor, Scheduler(executor, recognizer, governor, limits, lambda _: None) as scheduler:

@@ -20,7 +20,7 @@ from tests.fakes import FakeMeter, FakeRecognizer
 @asynccontextmanager
 async def _warm_up(recognizer: FakeRecognizer, cap_mib: int | None = None) -> AsyncIterator[tuple[WarmUp, Governor]]:
     """That of a seat whose longest window has 30 seconds."""
-    governor = Governor(recognizer.meter, cap=cap_mib and cap_mib * MIB, returns=True)
+    governor = Governor(recognizer.meter, cap=cap_mib and cap_mib * MIB, returns="always")
     async with Executor() as executor:
         yield WarmUp(executor, recognizer, governor, 30 * SAMPLE_RATE), governor
 

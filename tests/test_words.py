@@ -5,13 +5,13 @@ import math
 import pytest
 
 from seat.recognizer import Recognition, Vocabulary
-from seat.words import last_begin, sentences, spoken_words
+from seat.words import last_begin, sentences, spoken_words, without_overlap
 
-PIECES = ("<unk>", "▁he", "llo", "▁world", ".", ",", "▁", "5", "▁?", "'s")
+PIECES = ("<unk>", "▁he", "llo", "▁world", ".", ",", "▁", "5", "▁?", "'s", "▁¿", "¿", "▁'", "em")
 
 
 def _vocabulary(*, tdt: bool = False) -> Vocabulary:
-    return Vocabulary(pieces=PIECES, punctuation=frozenset(".,?"), frame_s=0.08, predicts_durations=tdt)
+    return Vocabulary(pieces=PIECES, punctuation=frozenset(".,?¿'"), frame_s=0.08, predicts_durations=tdt)
 
 
 def _recognition(*rows: tuple[str, int, int]) -> Recognition:
@@ -40,6 +40,9 @@ def _words(*rows: tuple[str, int, int], tdt: bool = False) -> list[tuple[str, in
         ([("llo", 2, 1)], [("llo", 2, 3)]),
         ([("▁world", 2, 1), ("'s", 4, 1)], [("world's", 2, 5)]),
         ([("▁", 2, 1)], []),
+        ([("▁he", 2, 1), (".", 3, 1), ("▁¿", 5, 1), ("llo", 6, 1), ("▁?", 7, 1)], [("he.", 2, 4), ("¿llo?", 5, 8)]),
+        ([("▁he", 2, 1), ("▁", 4, 1), ("¿", 5, 1), ("llo", 6, 1)], [("he", 2, 3), ("¿llo", 4, 7)]),
+        ([("▁he", 2, 1), ("▁'", 5, 1), ("em", 6, 1)], [("he", 2, 3), ("'em", 5, 7)]),
     ],
 )
 def test_pieces_join_into_words(rows: list[tuple[str, int, int]], expected: list[tuple[str, int, int]]) -> None:
@@ -70,6 +73,28 @@ def test_no_word_leaves_the_audio(frame: int) -> None:
     assert word.start_s >= 0
     assert word.end_s <= 0.5
     assert word.end_s - word.start_s >= 0.08 - 1e-9
+
+
+def test_words_of_the_last_frame_stay_inside_the_audio() -> None:
+    """A transducer may say several words in one frame; they are put one before the other, in order."""
+    words = spoken_words(
+        _recognition(("▁he", 3, 1), ("▁world", 11, 1), ("▁he", 12, 1), ("▁world", 12, 1), ("▁he", 12, 1)),
+        _vocabulary(),
+        offset_s=0,
+        audio_s=1.0,
+    )
+    apart = without_overlap(words, 0.08, 1.0)
+    assert [(word.start_s, word.end_s) for word in apart] == [
+        pytest.approx(times) for times in [(0.24, 0.32), (0.68, 0.76), (0.76, 0.84), (0.84, 0.92), (0.92, 1.0)]
+    ]
+
+
+def test_more_words_than_the_audio_has_frames_stay_inside_it_too() -> None:
+    """However short they get."""
+    words = spoken_words(_recognition(*[("▁he", 0, 1)] * 5), _vocabulary(), offset_s=0, audio_s=0.2)
+    apart = without_overlap(words, 0.08, 0.2)
+    assert all(0 <= word.start_s <= word.end_s <= 0.2 for word in apart)
+    assert [word.start_s for word in apart] == sorted(word.start_s for word in apart)
 
 
 def test_confidence_is_the_mean_of_the_tokens() -> None:

@@ -124,7 +124,11 @@ def device(asked: str | None, model: Mapping[str, Any], examined: Examination | 
 def number_type(model: Mapping[str, Any]) -> Finding:
     """Whether a card computes in the type that is fast and small there."""
     if model["dtype"] == "float32" and str(model["device"]).startswith("cuda"):
-        return warn("dtype", "float32 on a card: twice the memory", "Leave SEAT_DTYPE unset, unless it is meant.")
+        return warn(
+            "dtype",
+            "float32 on a card: twice the memory",
+            "Leave SEAT_DTYPE unset, where the card has bfloat16.",
+        )
     return ok("dtype", str(model["dtype"]))
 
 

@@ -14,7 +14,7 @@ from seat.doctor import findings, patient
 from seat.doctor.findings import Finding
 from seat.errors import CannotStart, CapTooSmall, ChecksumMismatch, DeviceUnavailable, InvalidSettings, SeatError
 from seat.files import NEXT_STEPS
-from seat.recognizer import Examination, Recognizer
+from seat.recognizer import MATRIX_ROWS, Examination, Recognizer
 from seat.settings import Settings, deprecated, read
 
 ASK_EVERY_S: Final = 0.1
@@ -22,9 +22,6 @@ ASK_EVERY_S: Final = 0.1
 
 ANSWER_WITHIN_S: Final = 120.0
 """Seconds for a short clip: far more than a processor takes for it."""
-
-MATRIX_ROWS: Final = 2048
-"""Rows of the matrices whose product is timed in this process: 17 GFLOP."""
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 """Hosts where what this process reads from the machine is about the seat, too."""

@@ -52,34 +52,41 @@ def choose(mode: Attention, seconds: float, threshold_s: float) -> Kind:
     return mode
 
 
+def see_all(encoder: Any) -> None:  # noqa: ANN401
+    """Let every frame of a window see the whole window, also on models trained with chunks of several sizes."""
+    if encoder.att_context_style == "chunked_limited_with_rc":
+        encoder.att_context_size = [-1, -1, -1]
+
+
 def bound_attention(encoder: Any, *, scores_per_block: int = SCORES_PER_BLOCK) -> bool:  # noqa: ANN401
     """Let a loaded encoder compute full attention in blocks of rows; its weights keep their names and their storage.
 
-    Its table of positions, 5000 rows, is counted in encoder frames from then on, where NeMo counts mel frames, eight
-    times as many: it lasts for 400 s instead of 50 s before it grows.
+    Where the subsampling is ours, too, its table of positions, 5000 rows, is counted in encoder frames from then on,
+    where NeMo counts mel frames, eight times as many: it lasts for 400 s instead of 50 s before it grows.
 
     Args:
         encoder: NeMo's `ConformerEncoder`, its subsampling installed.
         scores_per_block: Scores of all items and heads in a block of rows.
 
     Returns:
-        Whether the encoder has relative positions, computed without `scaled_dot_product_attention`. Any other is left
-        as it is.
+        Whether the encoder has relative positions, computed without `scaled_dot_product_attention`. Any other computes
+        as before.
     """
+    chunked = isinstance(encoder.pre_encode, ChunkedSubsampling)
+    _keep_movable(encoder.pos_enc, encoder.subsampling_factor if chunked else 1)
     if encoder.self_attention_model != "rel_pos" or encoder.use_pytorch_sdpa:
         return False
     for layer in encoder.layers:
         layer.self_attn = BlockwiseAttention(layer.self_attn, scores_per_block=scores_per_block)
-    if isinstance(encoder.pre_encode, ChunkedSubsampling):
-        _count_encoder_frames(encoder.pos_enc, encoder.subsampling_factor)
     return True
 
 
-def _count_encoder_frames(positions: Any, factor: int) -> None:  # noqa: ANN401
+def _keep_movable(positions: Any, factor: int) -> None:  # noqa: ANN401
+    """Let a table of positions grow, by fewer frames than NeMo asks for, to one that can be moved like any other."""
     extend = type(positions).extend_pe
 
     def extend_pe(length: int, device: torch.device, dtype: torch.dtype) -> None:
-        with torch.inference_mode(mode=False):  # else a table grown while serving could not be moved later
+        with torch.inference_mode(mode=False):
             extend(positions, -(-length // factor), device, dtype)
 
     positions.extend_pe = extend_pe
@@ -189,8 +196,7 @@ class AttentionBank:
         if min(local_context) < 1:
             message = f"local attention must see at least 1 frame to each side, not {tuple(local_context)}"
             raise ValueError(message)
-        if encoder.att_context_style == "chunked_limited_with_rc":
-            encoder.att_context_size = [-1, -1, -1]
+        see_all(encoder)
         self._encoder = encoder
         self._in_use: Kind = "full"
         self._sets: dict[Kind, _Set] = {
@@ -203,11 +209,6 @@ class AttentionBank:
             "local": _local_set(encoder, list(local_context)),
         }
         self._reach = dict.fromkeys(self._sets, encoder.max_audio_length)
-
-    @property
-    def in_use(self) -> Kind:
-        """Which set the encoder computes with."""
-        return self._in_use
 
     def use(self, kind: Kind) -> None:
         """Let the encoder compute with this set from now on: 0.2 ms for 24 layers, nothing where it does already."""

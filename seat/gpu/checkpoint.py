@@ -123,9 +123,22 @@ def restore(path: Path) -> Any:  # noqa: ANN401  NeMo has no types
     except Exception as fault:
         reason = f"NeMo cannot read the checkpoint ({type(fault).__name__}: {fault})"
         raise ModelUnavailable(model=path.name, reason=reason) from fault
-    if not hasattr(model, "joint"):
-        raise ModelUnavailable(model=path.name, reason=f"{type(model).__name__} is not a transducer model")
+    if unknown := _unknown(model):
+        raise ModelUnavailable(model=path.name, reason=f"{type(model).__name__} {unknown}")
     return model
+
+
+def _unknown(model: Any) -> str | None:  # noqa: ANN401
+    """What a model has that would be decoded into wrong words, or lacks; None where all is known."""
+    if not hasattr(model, "joint"):
+        return "is not a transducer model"
+    if hasattr(model, "prompt_kernel"):
+        return "puts a prompt between encoder and decoder"
+    if model.joint.num_extra_outputs != len(model.decoding.durations or ()):
+        return "has outputs that are neither tokens nor durations"
+    if not hasattr(getattr(getattr(model, "tokenizer", None), "tokenizer", None), "id_to_piece"):
+        return "has no single SentencePiece tokenizer"
+    return None
 
 
 def unpack(archive: TarFile, folder: Path, members: Iterable[TarInfo] | None = None) -> None:

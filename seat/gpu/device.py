@@ -16,6 +16,7 @@ import torch
 
 from seat.errors import DeviceUnavailable
 from seat.meter import MIB, Allocator, Meter, Outside, Reported
+from seat.recognizer import MATRIX_ROWS
 from seat.resident import ResidentMeter
 from seat.room import Card, Tenant
 
@@ -26,8 +27,9 @@ take."""
 MOST_OUTSIDE_NBYTES: Final = 2 * ASSUMED_OUTSIDE_NBYTES
 """A larger difference of the card is a neighbour that started at the same time."""
 
-MATRIX_ROWS: Final = 2048
-"""Rows of the matrices whose product is timed: 17 GFLOP, 32 MiB for the two of them, half a second on one core."""
+MOST_FFT_PLANS: Final = 16
+"""Plans that cuFFT keeps. Every width of a batch needs one, their memory lies outside torch's allocator, and 4096 are
+kept otherwise: 2.2 GB in pytorch#94893."""
 
 MATRIX_TRIES: Final = 3
 """Products that are timed: the first pays for what is loaded at first use."""
@@ -64,6 +66,7 @@ def choose(asked: str) -> tuple[torch.device, Meter]:
     try:
         torch.cuda.set_device(device)
         torch.ones(1, device=device).add_(1).item()
+        torch.backends.cuda.cufft_plan_cache[device.index].max_size = MOST_FFT_PLANS
     except RuntimeError as fault:
         raise DeviceUnavailable(
             device=asked, reason=f"its first computation failed ({type(fault).__name__})"
@@ -72,9 +75,10 @@ def choose(asked: str) -> tuple[torch.device, Meter]:
 
 
 def encoder_dtype(asked: str, device: torch.device) -> torch.dtype:
-    """Resolve a number type setting: 'auto' is bfloat16 on CUDA and float32 on a CPU."""
+    """Resolve a number type setting: 'auto' is bfloat16 on a card that computes in it, and float32 elsewhere."""
     if asked == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
+        fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if fast else torch.float32
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[asked]
 
 
@@ -132,6 +136,14 @@ class CudaMeter:
     def peak(self) -> int:
         """Bytes of the card; the allocator's peak is exact, what lies outside it hardly moves once warm."""
         return self.outside.nbytes + int(torch.cuda.max_memory_reserved(self._device))
+
+    def held(self) -> int:
+        """Bytes of the card, cached blocks left out."""
+        return self.outside.nbytes + int(torch.cuda.memory_allocated(self._device))
+
+    def held_peak(self) -> int:
+        """As `held`, at most."""
+        return self.outside.nbytes + int(torch.cuda.max_memory_allocated(self._device))
 
     def allocator(self) -> Allocator | None:
         """The allocator's peaks."""

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf, open_dict
 
 from seat.errors import ModelUnavailable
 from seat.gpu import checkpoint, device, graphs, logs
-from seat.gpu.attention import Attention, AttentionBank, Kind, bound_attention, choose
+from seat.gpu.attention import Attention, AttentionBank, Kind, bound_attention, choose, see_all
 from seat.gpu.compilation import compile_layers
 from seat.gpu.greedy import NO_TOKEN, Greedy
 from seat.gpu.residence import Residence
@@ -123,7 +123,7 @@ class NemoRecognizer:
         cuda_graphs: bool = False,
         torch_compile: bool = False,
     ) -> None:
-        _use_full_attention(model.encoder)
+        see_all(model.encoder)
         _decode_greedily(model, cuda_graphs=cuda_graphs)
         # The cast comes before the move: the card never holds the larger copy. Front end, decoder and joint stay
         # fp32: bf16 mel filters cost accuracy, and a bf16 joint leaves few distinct confidences.
@@ -289,12 +289,6 @@ def _recognitions(table: torch.Tensor, shifts: Sequence[int]) -> list[Recognitio
         )
         for row, (there, shift) in enumerate(zip(heard, shifts, strict=True))
     ]
-
-
-def _use_full_attention(encoder: Any) -> None:  # noqa: ANN401
-    """Let every frame of a window see the whole window, also on models trained with chunks of several sizes."""
-    if encoder.att_context_style == "chunked_limited_with_rc":
-        encoder.att_context_size = [-1, -1, -1]
 
 
 def _attention_bank(encoder: Any, local_context: tuple[int, int], model_id: str) -> AttentionBank:  # noqa: ANN401

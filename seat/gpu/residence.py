@@ -26,12 +26,17 @@ class Residence:
 
         Raises:
             OSError: There is no room for the file.
+            RuntimeError: One of them cannot be moved. All are where they were.
         """
-        moved = _tensors(self._model)
-        away = self._mapped(moved)
-        self._moved = moved
-        for tensor, data in zip(moved, away, strict=True):
-            tensor.data = data
+        tensors = _tensors(self._model)
+        away = self._mapped(tensors)
+        try:
+            for tensor, data in zip(tensors, away, strict=True):
+                tensor.data = data
+                self._moved.append(tensor)
+        except RuntimeError:
+            self.come_back()
+            raise
 
     def come_back(self) -> None:
         """Bring them back; where that fails half-way, calling again goes on."""

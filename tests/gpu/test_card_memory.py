@@ -55,6 +55,9 @@ CLIP_S = 10
 WINDOWS = {"window_s": 10, "window_context_s": "4,2", "warmup_seconds": "1,8"}
 """Windows of a seat under a cap that leaves 0.6 billion weights little."""
 
+WIDTHS = 40
+"""Batches of so many widths: more than plans are kept."""
+
 LEFT_MIB = 8
 """MiB that are left of the cap when there is to be no room for a window of `CLIP_S`."""
 
@@ -240,7 +243,7 @@ def _heard(governor: Governor, recognizer: NemoRecognizer, seconds: int) -> list
 
 
 def _measured(recognizer: NemoRecognizer, seconds: int) -> Footprint:
-    governor = Governor(recognizer.meter, cap=None, returns=True)
+    governor = Governor(recognizer.meter, cap=None, returns="always")
     governor.recount()
     _heard(governor, recognizer, seconds)
     return governor.last
@@ -283,7 +286,7 @@ def _capped(stage: Stage, recognizer: NemoRecognizer) -> tuple[Governor, int]:
     shortest, longest = stage.lengths_s[0], stage.lengths_s[-1]
     last = _measured(recognizer, longest)
     cap = last.rest_after + (last.peak - last.rest_after) // 3
-    governor = Governor(recognizer.meter, cap=cap, returns=True)
+    governor = Governor(recognizer.meter, cap=cap, returns="always")
     _heard(governor, recognizer, shortest)
     governor.settle(shortest)
     return governor, cap
@@ -307,7 +310,7 @@ def test_two_hundred_attempts_do_not_pass_the_cap(stage: Stage, recognizer: Nemo
     memory: there the attempts are refused before they begin.
     """
     settled, cap = _capped(stage, recognizer)
-    governor = settled if stage.rehearsed else Governor(recognizer.meter, cap=cap, returns=True)
+    governor = settled if stage.rehearsed else Governor(recognizer.meter, cap=cap, returns="always")
     before = _heard(settled, recognizer, stage.lengths_s[0])
     highest, refused = 0, 0
     with _watched(stage) as by_nvml:
@@ -343,6 +346,22 @@ def test_our_figure_is_nvmls(stage: Stage, recognizer: NemoRecognizer, report: R
     block = torch.zeros(256 * MIB, dtype=torch.uint8, device=recognizer.info.device)
     assert recognizer.meter.used() == pytest.approx(_by_nvml(stage) or 0, abs=4 * MIB)
     del block
+
+
+def test_plans_of_fourier_transforms_do_not_pile_up(stage: Stage, recognizer: NemoRecognizer, report: Report) -> None:
+    """Every width of a batch needs a plan, and what plans take lies outside the allocator, where no fraction holds."""
+    import torch
+
+    from seat.gpu.device import MOST_FFT_PLANS
+
+    before = _by_nvml(stage)
+    for tenths in range(10, 10 + WIDTHS):
+        recognizer.recognize([_sound(tenths / 10)])
+    if not stage.rehearsed:
+        plans = torch.backends.cuda.cufft_plan_cache[torch.device(recognizer.info.device).index]
+        grown = (_by_nvml(stage) or 0) - (before or 0) if before else None
+        report.record("fourier_plans", {"widths": WIDTHS, "plans": plans.size, "grown_mib": grown and grown // MIB})
+        assert plans.size <= MOST_FFT_PLANS
 
 
 def test_a_card_runs_dry_twice_a_batch(stage: Stage, recognizer: NemoRecognizer, report: Report) -> None:
@@ -390,7 +409,7 @@ def _took_ms(stage: Stage, call: Callable[[], object]) -> float:
 def test_weights_leave_the_card_and_come_back(stage: Stage, recognizer: NemoRecognizer, report: Report) -> None:
     """What stays is the context; what is heard is the same."""
     seconds = stage.lengths_s[0]
-    governor = Governor(recognizer.meter, cap=None, returns=True)
+    governor = Governor(recognizer.meter, cap=None, returns="always")
     before = _heard(governor, recognizer, seconds)
     rests = {}
     for state, move in (("full", governor.recount), ("away", recognizer.release), ("back", recognizer.restore)):

@@ -24,7 +24,7 @@ Spans = Callable[[str], list[ReadableSpan]]
 
 @asynccontextmanager
 async def _scheduler(recognizer: FakeRecognizer, cap_mib: int | None = None) -> AsyncIterator[Scheduler]:
-    governor = Governor(recognizer.meter, cap=None if cap_mib is None else cap_mib * MIB, returns=True)
+    governor = Governor(recognizer.meter, cap=None if cap_mib is None else cap_mib * MIB, returns="always")
     governor.settle(16)
     limits = QueueLimits(audio_s=100, batch_s=60)
     async with Executor() as executor, Scheduler(executor, recognizer, governor, limits, lambda _: None) as scheduler:
