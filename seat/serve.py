@@ -64,12 +64,14 @@ def load_nemo(settings: Settings) -> Recognizer:
         sha256=settings.model_sha256,
         device_name=settings.device,
         dtype_name=settings.dtype,
-        attention=settings.attention,
-        auto_attention_s=settings.auto_attention_s,
-        local_context=settings.local_context,
         mem_cap_mib=settings.mem_cap_mib,
-        cuda_graphs=settings.cuda_graphs,
-        torch_compile=settings.torch_compile,
+        options=nemo.Options(
+            attention=settings.attention,
+            auto_attention_s=settings.auto_attention_s,
+            local_context=settings.local_context,
+            cuda_graphs=settings.cuda_graphs,
+            torch_compile=settings.torch_compile,
+        ),
     )
 
 

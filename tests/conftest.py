@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -45,8 +45,15 @@ def load_nemo() -> Callable[..., NemoRecognizer]:
     logs.hush()
     from seat.gpu import nemo
 
-    def load(model: str = "demo", *, dtype: str = "auto", device: str = "cpu", **options: bool) -> NemoRecognizer:
-        return nemo.load(model=model, model_id="test", sha256=None, device_name=device, dtype_name=dtype, **options)
+    def load(model: str = "demo", *, dtype: str = "auto", device: str = "cpu", **options: Any) -> NemoRecognizer:
+        return nemo.load(
+            model=model,
+            model_id="test",
+            sha256=None,
+            device_name=device,
+            dtype_name=dtype,
+            options=nemo.Options(**options),
+        )
 
     return load
 

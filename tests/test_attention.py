@@ -347,21 +347,10 @@ def test_a_recognizer_left_to_decide_sees_short_audio_whole_and_long_audio_local
     load_nemo: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """By the longest window of each batch; on either side of the threshold it hears what those recognizers hear."""
-    from seat.gpu import nemo
-
     path = str(build(tmp_path_factory.mktemp("tdt"), "tdt"))
     full = load_nemo(path)
     local, auto = (
-        nemo.load(
-            model=path,
-            model_id="test",
-            sha256=None,
-            device_name="cpu",
-            dtype_name="auto",
-            attention=attention,
-            auto_attention_s=3,
-            local_context=(16, 16),
-        )
+        load_nemo(path, attention=attention, auto_attention_s=3, local_context=(16, 16))
         for attention in ("local", "auto")
     )
     short, long = ((chirps(seconds) * 32767).astype(np.int16) for seconds in (2, 8))

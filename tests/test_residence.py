@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,19 +82,9 @@ def test_what_cannot_be_moved_leaves_all_where_it_was(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_number_types_stay(tmp_path: Path, dtype: str) -> None:
+def test_number_types_stay(load_nemo: Callable[..., NemoRecognizer], tmp_path: Path, dtype: str) -> None:
     """Also of an encoder in another type than the rest, with both kinds of attention at hand."""
-    from seat.gpu import nemo
-
-    recognizer = nemo.load(
-        model=str(build(tmp_path, "tdt")),
-        model_id="tiny",
-        sha256=None,
-        device_name="cpu",
-        dtype_name=dtype,
-        attention="auto",
-        auto_attention_s=2,
-    )
+    recognizer = load_nemo(str(build(tmp_path, "tdt")), dtype=dtype, attention="auto", auto_attention_s=2)
     waveforms = [(chirps(seconds) * 32767).astype(np.int16) for seconds in (1, 5)]
     before = [recognizer.recognize([waveform]) for waveform in waveforms]
     recognizer.release()

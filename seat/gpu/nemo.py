@@ -10,6 +10,7 @@ import copy
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,19 +37,31 @@ UNKNOWN = "\N{LOWER ONE EIGHTH BLOCK}\N{DOUBLE QUESTION MARK}"
 _INT16_SCALE = 2.0**-15
 
 
-def load(  # noqa: PLR0913  what is loaded and how, each named
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """How a model computes; what it hears is the same, but for the attention."""
+
+    attention: Attention = "full"
+    """As for `seat.gpu.attention.choose`."""
+    auto_attention_s: float = 300
+    """The longest window, in seconds, that 'auto' gives full attention."""
+    local_context: tuple[int, int] = (128, 128)
+    """Encoder frames (80 ms) that local attention sees to the left and to the right."""
+    cuda_graphs: bool = False
+    """Whether to decode with CUDA graphs; nothing may be given back to the driver then."""
+    torch_compile: bool = False
+    """Whether to compile the encoder's layers, where its attention is full."""
+
+
+def load(  # noqa: PLR0913  what is loaded and where, each named
     *,
     model: str,
     model_id: str,
     sha256: str | None,
     device_name: str,
     dtype_name: str,
-    attention: Attention = "full",
-    auto_attention_s: float = 300,
-    local_context: tuple[int, int] = (128, 128),
     mem_cap_mib: int | None = None,
-    cuda_graphs: bool = False,
-    torch_compile: bool = False,
+    options: Options = Options(),
 ) -> NemoRecognizer:
     """Import NeMo, find the checkpoint, and put it on the device. Takes seconds; runs on the GPU thread.
 
@@ -58,12 +71,8 @@ def load(  # noqa: PLR0913  what is loaded and how, each named
         sha256: The digest the file must have, or None.
         device_name: As for `seat.gpu.device.choose`.
         dtype_name: 'auto', 'float32' or 'bfloat16', of the encoder.
-        attention: 'full', 'local' or 'auto', as for `seat.gpu.attention.choose`.
-        auto_attention_s: The longest window, in seconds, that 'auto' gives full attention.
-        local_context: Encoder frames (80 ms) that local attention sees to the left and to the right.
         mem_cap_mib: As for `seat.memory.cap_nbytes`.
-        cuda_graphs: Whether to decode with CUDA graphs; nothing may be given back to the driver then.
-        torch_compile: Whether to compile the encoder's layers, where its attention is full.
+        options: How it computes.
 
     Raises:
         CannotStart: The device, the file or its digest is not what was asked for, or the model has no attention that
@@ -93,11 +102,7 @@ def load(  # noqa: PLR0913  what is loaded and how, each named
             model_id=model_id,
             revision=found.revision,
             sha256=digest,
-            attention=attention,
-            auto_attention_s=auto_attention_s,
-            local_context=local_context,
-            cuda_graphs=cuda_graphs,
-            torch_compile=torch_compile,
+            options=options,
         )
     except torch.OutOfMemoryError as fault:
         weights = sum(parameter.nbytes for parameter in restored.parameters())
@@ -117,14 +122,10 @@ class NemoRecognizer:
         meter: Meter | None = None,
         revision: str | None = None,
         sha256: str | None = None,
-        attention: Attention = "full",
-        auto_attention_s: float = 300,
-        local_context: tuple[int, int] = (128, 128),
-        cuda_graphs: bool = False,
-        torch_compile: bool = False,
+        options: Options = Options(),
     ) -> None:
         see_all(model.encoder)
-        _decode_greedily(model, cuda_graphs=cuda_graphs)
+        _decode_greedily(model, cuda_graphs=options.cuda_graphs)
         # The cast comes before the move: the card never holds the larger copy. Front end, decoder and joint stay
         # fp32: bf16 mel filters cost accuracy, and a bf16 joint leaves few distinct confidences.
         model.encoder.to(dtype)
@@ -135,8 +136,9 @@ class NemoRecognizer:
         model.preprocessor.featurizer.pad_to = 0
         chunk_subsampling(model.encoder)
         bound_attention(model.encoder)
-        self._attention, self._auto_attention_s = attention, auto_attention_s
-        self._bank = None if attention == "full" else _attention_bank(model.encoder, local_context, model_id)
+        self._options = options
+        whole = options.attention == "full"
+        self._bank = None if whole else _attention_bank(model.encoder, options.local_context, model_id)
         self.meter = meter or ResidentMeter()
         self._residence = Residence(model, target)
         self._model = model
@@ -161,7 +163,7 @@ class NemoRecognizer:
             dtype=str(self._encoder_dtype).removeprefix("torch."),
             languages=("en",),
             versions=device.versions(),
-            compiled=torch_compile and compile_layers(model.encoder, attention),
+            compiled=options.torch_compile and compile_layers(model.encoder, options.attention),
         )
 
     def pad(self, waveforms: Sequence[Waveform]) -> torch.Tensor:
@@ -235,7 +237,7 @@ class NemoRecognizer:
 
     def attention(self, samples: int) -> Kind:
         """The attention for a batch, by its longest waveform."""
-        return choose(self._attention, samples / SAMPLE_RATE, self._auto_attention_s)
+        return choose(self._options.attention, samples / SAMPLE_RATE, self._options.auto_attention_s)
 
     @torch.inference_mode()
     def capture(self, rows: int, samples: int) -> None:

@@ -25,6 +25,7 @@ from seat.service import Service
 from seat.settings import Settings
 from seat.telemetry import note
 from seat.turn import Event, Failed, Whole, Words
+from seat.utterance import Snapshot
 from seat.vad import Turns
 from seat.web.keys import check_key, shown_key
 from seat.web.problems import problem_of
@@ -126,10 +127,11 @@ class _Stream:
             snapshot = event.snapshot()
             if snapshot.words or event.turn in self._asked:
                 number, self._finals = self._finals, self._finals + 1
-                await self._wire.send({"type": "final", "segment": number, **_written(event)})
+                await self._wire.send({"type": "final", "segment": number, **_written(event, snapshot)})
             self._asked.discard(event.turn)
         elif isinstance(event, Words):
-            await self._wire.send({"type": "partial", "stable": event.snapshot().stable, **_written(event)})
+            snapshot = event.snapshot()
+            await self._wire.send({"type": "partial", "stable": snapshot.stable, **_written(event, snapshot)})
         elif isinstance(event, Failed):
             self._asked.discard(event.turn)
             await self._wire.send(_error(problem_of(event.fault).error))
@@ -139,9 +141,9 @@ def _error(body: dict[str, Any]) -> dict[str, Any]:
     return {"type": "error", "error": body}
 
 
-def _written(event: Words) -> dict[str, Any]:
+def _written(event: Words, snapshot: Snapshot) -> dict[str, Any]:
     """Text, words and times of a turn; a turn without words lies where it was."""
-    snapshot, final = event.snapshot(), isinstance(event, Whole)
+    final = isinstance(event, Whole)
     words = [
         formats.timed(spoken) | {"stable": final or place < snapshot.closed}
         for place, spoken in enumerate(snapshot.words)

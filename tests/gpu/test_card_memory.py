@@ -78,7 +78,7 @@ def _load(stage: Stage, mem_cap_mib: int = 0, **options: Any) -> NemoRecognizer:
         device_name=stage.device,
         dtype_name="auto",
         mem_cap_mib=mem_cap_mib,
-        **options,
+        options=nemo.Options(**options),
     )
 
 
