@@ -24,7 +24,7 @@ from seat import settings
 from seat.errors import CapTooSmall, InvalidSettings, MemoryLimit
 from seat.memory import Footprint, Governor
 from seat.meter import MIB
-from seat.recognizer import Recognition, Waveform
+from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
 from seat.service import State
 from tests.gpu.alone import OPTIONS, clip
 from tests.gpu.conftest import Stage
@@ -54,9 +54,6 @@ CLIP_S = 10
 
 WINDOWS = {"window_s": 10, "window_context_s": "4,2", "warmup_seconds": "1,8"}
 """Windows of a seat under a cap that leaves 0.6 billion weights little."""
-
-WIDTHS = 40
-"""Batches of so many widths: more than plans are kept."""
 
 LEFT_MIB = 8
 """MiB that are left of the cap when there is to be no room for a window of `CLIP_S`."""
@@ -355,13 +352,15 @@ def test_plans_of_fourier_transforms_do_not_pile_up(stage: Stage, recognizer: Ne
     from seat.gpu.device import MOST_FFT_PLANS
 
     before = _by_nvml(stage)
-    for tenths in range(10, 10 + WIDTHS):
-        recognizer.recognize([_sound(tenths / 10)])
+    sound = _sound(20)
+    widths = range(SAMPLE_RATE, len(sound), SAMPLE_RATE // 2)
+    for width in widths:
+        recognizer.recognize([sound[:width]])
     if not stage.rehearsed:
         plans = torch.backends.cuda.cufft_plan_cache[torch.device(recognizer.info.device).index]
         grown = (_by_nvml(stage) or 0) - (before or 0) if before else None
-        report.record("fourier_plans", {"widths": WIDTHS, "plans": plans.size, "grown_mib": grown and grown // MIB})
-        assert plans.size <= MOST_FFT_PLANS
+        report.record("fourier_plans", {"widths": len(widths), "plans": plans.size, "grown_mib": grown and grown // MIB})
+        assert plans.size <= MOST_FFT_PLANS < len(widths)
 
 
 def test_a_card_runs_dry_twice_a_batch(stage: Stage, recognizer: NemoRecognizer, report: Report) -> None:
