@@ -359,7 +359,9 @@ def test_plans_of_fourier_transforms_do_not_pile_up(stage: Stage, recognizer: Ne
     if not stage.rehearsed:
         plans = torch.backends.cuda.cufft_plan_cache[torch.device(recognizer.info.device).index]
         grown = (_by_nvml(stage) or 0) - (before or 0) if before else None
-        report.record("fourier_plans", {"widths": len(widths), "plans": plans.size, "grown_mib": grown and grown // MIB})
+        report.record(
+            "fourier_plans", {"widths": len(widths), "plans": plans.size, "grown_mib": grown and grown // MIB}
+        )
         assert plans.size <= MOST_FFT_PLANS < len(widths)
 
 
