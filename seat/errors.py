@@ -22,6 +22,7 @@
     │   ├── DiskFull                there is no room for the upload
     │   ├── QueueFull               as much work waits as may wait
     │   ├── TooManySessions         as many live sessions are open as may be
+    │   ├── TooManyStrangers        as many live clients as may have not shown a key yet
     │   ├── Stalled                 the GPU thread does not come back
     │   ├── MemoryLimit             it would take more memory than the seat may have now
     │   ├── DeviceLost              the card's state is gone, and this process ends
@@ -282,6 +283,17 @@ class TooManySessions(Unavailable):
         super().__init__(f"This server has {limit} live sessions open, as many as it may.", retry_after_s=5)
 
 
+class TooManyStrangers(Unavailable):
+    """As many live clients as may at once have not shown a key yet."""
+
+    code = "too_many_sessions"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Too many clients have not shown a key yet. Show it in a header or as a subprotocol.", retry_after_s=5
+        )
+
+
 class Stalled(Unavailable):
     """The GPU thread has been in one call for longer than ``SEAT_STALL_S``."""
 
@@ -324,7 +336,7 @@ class ClientDisconnected(SeatError):
     code = "client_disconnected"
 
     def __init__(self) -> None:
-        super().__init__("The client closed the connection.")
+        super().__init__("The request broke off before its end: the connection was closed, or a chunk is wrong.")
 
 
 class DeadlineExceeded(SeatError):

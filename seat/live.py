@@ -339,14 +339,15 @@ class LiveSession:
     async def _fail(self, turn: _Turn, stop: int, fault: SeatError, *, last: bool) -> None:
         """Give up a stretch, and with it its turn; what is behind it is another's, unless only commits end turns."""
         turn.fault, turn.head, turn.carried, turn.due_at = fault, stop, None, None
+        if not (last or self._turns):
+            return
         if self._turns and not turn.announced:
             await self._announce(turn, turn.first / SAMPLE_RATE)
         if turn not in self._open:
             return
-        if not last and self._turns:
+        if not last:
             await self._break(turn)
-        if last or self._turns:
-            await self._finish(turn, "")
+        await self._finish(turn, "")
 
     def _words(self, kind: type[Words], turn: _Turn, added: str) -> Words:
         return kind(

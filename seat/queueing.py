@@ -71,7 +71,7 @@ class Queue:
         self._entries: list[Entry] = []
         self._arrivals = 0
         self._led_by_short = 0  # batches in a row
-        self._to_come_s = 0.0
+        self._to_come = 0  # samples
         self._seconds_per_audio_s = FIRST_GUESS
         self._learnt = False
 
@@ -83,7 +83,7 @@ class Queue:
         return QueueStatistics(
             requests=len({entry.ticket.arrival for entry in self._entries}),
             windows=len(self._entries),
-            audio_s=_audio_s([entry.waveform for entry in self._entries]) + self._to_come_s,
+            audio_s=_audio_s([entry.waveform for entry in self._entries]) + self._to_come / SAMPLE_RATE,
         )
 
     def admit(self, waveforms: Sequence[Waveform], deadline_at: float) -> Ticket:
@@ -118,18 +118,18 @@ class Queue:
     @contextmanager
     def reserved(self, waveforms: Sequence[Waveform]) -> Iterator[Callable[[Waveform], None]]:
         """Count windows of an admitted request that come one after the other; call what is given as each one comes."""
-        to_come_s = _audio_s(waveforms)
-        self._to_come_s += to_come_s
+        to_come = sum(map(len, waveforms))
+        self._to_come += to_come
 
         def comes(waveform: Waveform) -> None:
-            nonlocal to_come_s
-            self._to_come_s -= _audio_s([waveform])
-            to_come_s -= _audio_s([waveform])
+            nonlocal to_come
+            self._to_come -= len(waveform)
+            to_come -= len(waveform)
 
         try:
             yield comes
         finally:
-            self._to_come_s -= to_come_s
+            self._to_come -= to_come
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Let windows of an admitted request wait."""

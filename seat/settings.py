@@ -131,7 +131,7 @@ class Settings(BaseModel):
     stall_s: Annotated[float, Field(gt=0)] = 120.0
     """Seconds in one call of the model after which the seat is not ready; after twice that it is not live."""
     drain_s: Seconds = 30.0
-    """Seconds that running requests get to finish when the seat is told to stop."""
+    """Seconds that requests whose upload has ended get to finish when the seat is told to stop."""
     log_format: Literal["auto", "json", "console"] = "auto"
     """'auto' is readable on a terminal and JSON elsewhere."""
 

@@ -112,6 +112,7 @@ async def test_a_carried_window_whose_second_try_fails_stays_empty() -> None:
     second = [Chunk(waveform=shorter, first=0, stop=None), None]
     async with _scheduler(FakeRecognizer(before=refuse)) as scheduler:
         heard = await scheduler.carry(chunks, instead=second.__getitem__)
+        assert scheduler.statistics().queue.audio_s == 0
     assert [len(recognition.tokens) for recognition in heard.recognitions] == [0, 2]
     assert len(refused) == 1
 

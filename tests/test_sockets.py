@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,11 @@ from litestar.exceptions import WebSocketDisconnect
 from seat.errors import ClientDisconnected, DeviceLost, InvalidEvent, SlowReader
 from seat.live import LiveSession
 from seat.recognizer import Chunk
+from seat.settings import Settings
+from seat.streams import Streams
 from seat.turn import Words
+from seat.web.realtime import _Conversation
+from seat.web.realtime_config import Config
 from seat.web.sockets import LARGEST_MESSAGE, MOST_LEVELS, MOST_VALUES, CloseCode, Socket, Wire, parse, told
 from seat.windows import LiveWindow
 from tests.fakes import VOCABULARY
@@ -98,6 +103,23 @@ async def test_who_is_gone_is_told_nothing() -> None:
     async with told(wire(socket), lambda body: body):
         raise ClientDisconnected
     assert (socket.sent, socket.closed) == ([], None)
+
+
+async def test_who_does_not_read_what_an_event_brought_is_closed_too() -> None:
+    """Such an end is no faulty event that could be answered."""
+    socket = FakeSocket(reads=False, says={"type": "websocket.receive", "text": '{"type":"input_audio_buffer.clear"}'})
+    config = Config.of_model("demo", ["demo"])
+    streams = cast("Streams", SimpleNamespace(limits=SimpleNamespace(session_s=None)))
+    conversation = _Conversation(wire(socket), Settings(), config, streams)
+
+    async def hear(_chunk: Chunk, _deadline_at: float) -> Any:
+        raise AssertionError
+
+    session = LiveSession(
+        hear, VOCABULARY, LiveWindow.of_seconds((1, 1, 1), 1280), conversation.tell, turns=None, most_waiting_s=5
+    )
+    with pytest.raises(SlowReader):
+        await conversation.pump(session)
 
 
 async def test_messages_are_bounded() -> None:

@@ -10,6 +10,7 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from seat.telemetry import exchange
+from seat.web.problems import CLIENT_CLOSED_REQUEST
 from seat.web.recent import Recent
 
 _SAFE_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
@@ -40,6 +41,8 @@ def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if status == CLIENT_CLOSED_REQUEST:  # whoever still reads has closed one direction, or sent half
+                    message["status"] = HTTPStatus.BAD_REQUEST
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             elif message["type"] == "websocket.accept":
                 status = HTTPStatus.SWITCHING_PROTOCOLS

@@ -87,7 +87,10 @@ async def read_form(
         reader = _FormReader(spool, known, limit_mib)
         try:
             with PushMultipartParser(
-                options["boundary"], max_segment_count=MAX_PARTS, max_header_size=MAX_HEAD_BYTES
+                options["boundary"],
+                max_segment_count=MAX_PARTS,
+                max_header_size=MAX_HEAD_BYTES,
+                header_charset="latin-1",  # takes any bytes: file names are not read, and may be in any encoding
             ) as parser:
                 received = 0
                 async for chunk in _body(request, within_s):

@@ -13,7 +13,7 @@ from seat import errors
 from seat.telemetry import log, note
 
 CLIENT_CLOSED_REQUEST: Final = 499
-"""nginx's status for a client that hung up; only ever read in a log."""
+"""nginx's status for a client that hung up, in the log; who reads an answer all the same is told 400."""
 
 STATUSES: Final[dict[type[errors.SeatError], int]] = {
     errors.InvalidRequest: 400,

@@ -21,7 +21,7 @@ from litestar import websocket
 from litestar.di import NamedDependency
 
 from seat import formats
-from seat.errors import InvalidEvent, InvalidRequest, NothingToCommit, UnsupportedValue
+from seat.errors import InvalidEvent, InvalidRequest, NothingToCommit, SlowReader, UnsupportedValue
 from seat.live import LiveSession
 from seat.pcm import PcmReader
 from seat.service import Service
@@ -107,6 +107,8 @@ class _Conversation:
                     raise InvalidEvent(reason="events are text; audio is base64 in 'input_audio_buffer.append'")
                 event = await parsed(message)
                 await self._obey(session, event)
+            except SlowReader:
+                raise
             except InvalidRequest as fault:
                 await self._wire.send(_error(problem_of(fault).error, event_id=event.get("event_id")))
 
@@ -156,7 +158,8 @@ class _Conversation:
                 await self._send("input_audio_buffer.speech_started", audio_start_ms=at_ms, item_id=item)
             case Stopped():
                 at_ms = round(event.at_s * 1000)
-                await self._send("input_audio_buffer.speech_stopped", audio_end_ms=at_ms, item_id=item)
+                if self._config.turns:  # else the seat stops, and has ended a turn that only the client could end
+                    await self._send("input_audio_buffer.speech_stopped", audio_end_ms=at_ms, item_id=item)
                 await self._tell_committed(event.turn)
             case Words():
                 await self._tell_words(item, event)

@@ -35,8 +35,12 @@ CLOSE_S: Final = 1.0
 QUIET_S: Final = 0.05
 """Seconds without a message after which nobody is taken to be in the middle of something."""
 
+READING_PAST: Final = asyncio.Semaphore(16)
+"""Clients that are let finish at once: nobody knows yet who they are, and what they send is held."""
+
 LARGEST_MESSAGE: Final = 15 * 1024 * 1024
-"""Bytes of one message, as at OpenAI; above 16 MiB Granian breaks off without a word."""
+"""Bytes of one message, as at OpenAI. Granian breaks off without a word above 16 MiB in one frame, and above 64 in all.
+"""
 
 LARGE_MESSAGE: Final = 256 * 1024
 """Bytes of text that are parsed off the event loop: that many take a millisecond."""
@@ -127,8 +131,10 @@ class Wire:
 
     async def read_past(self) -> None:
         """Let a client finish that does not listen yet: a connection with unread data is reset, and its reason lost."""
+        if READING_PAST.locked():
+            return
         with suppress(TimeoutError, ClientDisconnected, InvalidEvent):
-            async with asyncio.timeout(CLOSE_S):
+            async with READING_PAST, asyncio.timeout(CLOSE_S):
                 while True:
                     async with asyncio.timeout(QUIET_S):
                         await self.receive()

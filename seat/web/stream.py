@@ -17,7 +17,7 @@ from litestar import websocket
 from litestar.di import NamedDependency
 
 from seat import formats
-from seat.errors import InvalidApiKey, InvalidEvent, ModelNotFound, UnsupportedValue
+from seat.errors import InvalidApiKey, InvalidEvent, ModelNotFound, TooManyStrangers, UnsupportedValue
 from seat.live import LiveSession
 from seat.pcm import HIGHEST_RATE, LOWEST_RATE, PcmReader
 from seat.recognizer import SAMPLE_RATE
@@ -33,6 +33,9 @@ from seat.web.sockets import CLOSE_CODES, Reason, Socket, Wire, accept, attend, 
 
 KEY_WITHIN_S: Final = 10.0
 """Seconds that a client which has not shown a key may take to show one."""
+
+STRANGERS: Final = asyncio.Semaphore(16)
+"""Clients that may take that time at once: each can send 64 MiB of a message that never ends, which Granian holds."""
 
 
 @websocket("/v1/audio/stream")
@@ -72,8 +75,10 @@ def sample_rate(written: str) -> int:
 
 async def _key_within(wire: Wire) -> str:
     """The key of the first message, where it has one."""
+    if STRANGERS.locked():
+        raise TooManyStrangers
     try:
-        async with asyncio.timeout(KEY_WITHIN_S):
+        async with STRANGERS, asyncio.timeout(KEY_WITHIN_S):
             message = await wire.receive()
             return str((await parsed(message)).get("key") or "") if isinstance(message, str) else ""
     except TimeoutError as fault:

@@ -424,6 +424,27 @@ def test_a_client_that_asks_before_it_sends_is_told(small: FakeSeat, nbytes: int
     assert [int(status) for status in re.findall(rb"HTTP/1.1 (\d+) ", answer)] == status_lines
 
 
+@pytest.mark.parametrize("name", [b"\xfcber.wav", b"\x83e.wav", "über.wav".encode(), b"\xff\xfe"])
+def test_a_file_name_may_be_in_any_encoding(fake: FakeSeat, name: bytes) -> None:
+    """It is not read; what a browser or curl takes from an old disk is not UTF-8."""
+    assert send(fake, MODEL + FILE.replace(b"a.wav", name) + END).json()["text"] == "one two"
+
+
+@pytest.mark.parametrize(
+    "head, body", [("Content-Length: 100000", MODEL), ("Transfer-Encoding: chunked", b"zz\r\n" + MODEL)]
+)
+def test_who_sends_half_and_waits_is_told(small: FakeSeat, head: str, body: bytes) -> None:
+    """On the wire it is 400; in the log, where nobody can tell it from who hung up, 499."""
+    with socket.create_connection(("127.0.0.1", small.port), PATIENCE_S) as connection:
+        start = f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost: x\r\nContent-Type: {FORM}\r\nX-Request-Id: half\r\n"
+        connection.sendall(f"{start}{head}\r\n\r\n".encode() + body)
+        connection.shutdown(socket.SHUT_WR)
+        answer = read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b'"code":"client_disconnected"' in answer
+    assert small.request_lines("half")[-1]["status"] == 499
+
+
 def test_a_client_that_leaves_in_mid_upload_leaves_nothing(small: FakeSeat) -> None:
     """Its line says 499, and the next request is served."""
     with socket.create_connection(("127.0.0.1", small.port), PATIENCE_S) as connection:

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from tests.fakes import speech
 from tests.process.callers import (
     SECOND,
     TALK,
+    TRANSCRIPTION,
+    append,
     closed_by,
     events_until,
     nothing_left,
@@ -27,6 +30,7 @@ from tests.process.callers import (
     realtime,
     rest,
     say,
+    set_up,
 )
 from tests.process.conftest import Start
 from tests.process.seats import ROOT, Seat, until
@@ -75,6 +79,23 @@ async def test_who_is_refused_while_speaking_hears_why(start: Start) -> None:
     assert closed_by(socket) == (1008, "invalid_api_key")
 
 
+async def test_clients_without_a_key_are_bounded(start: Start) -> None:
+    """Those that show theirs in the handshake come in beside them."""
+    seat = start(SEAT_API_KEYS="right-key").wait_for("/health/ready")
+    async with AsyncExitStack() as stack:
+        for _ in range(16):
+            await stack.enter_async_context(plain(seat))
+        async with plain(seat) as one_more:
+            (refusal,) = await rest(one_more)
+            assert refusal["error"]["code"] == "too_many_sessions"
+        assert closed_by(one_more) == (1013, "too_many_sessions")
+        async with plain(seat, additional_headers={"Authorization": "Bearer right-key"}) as socket:
+            await read(socket, "ready")
+    async with plain(seat) as socket:
+        await socket.send(json.dumps({"type": "start", "key": "right-key"}))
+        await read(socket, "ready")
+
+
 async def test_sessions_are_bounded(start: Start) -> None:
     """In number and in time, and the client is told which bound it was."""
     seat = start(SEAT_MAX_LIVE_SESSIONS="1", SEAT_MAX_LIVE_S="1.5").wait_for("/health/ready")
@@ -111,6 +132,22 @@ async def test_a_signal_is_told_and_loses_no_words(start: Start, number: signal.
         with pytest.raises(ConnectionClosed):
             await events_until(connection, "never")
     assert await asyncio.to_thread(seat.exit_code, within_s=10) == 0
+
+
+async def test_what_only_a_commit_ends_is_committed_at_a_signal(start: Start) -> None:
+    """Nobody has stopped speaking where nobody listened for that."""
+    seat = start().wait_for("/health/ready")
+    async with realtime(seat) as connection:
+        await connection.session.update(session=set_up(turn_detection=None))
+        await events_until(connection, "session.updated")
+        await append(connection, speech([1, 2]).tobytes())
+        await connection.send_raw("junk")
+        await events_until(connection, "error")  # the samples before it have arrived
+        seat.stop()
+        events = await events_until(connection, f"{TRANSCRIPTION}.completed")
+    assert events[-1].transcript == "one two"
+    kinds = [event.type for event in events if event.type.startswith("input_audio_buffer")]
+    assert kinds == ["input_audio_buffer.committed"]
 
 
 async def test_a_model_that_hangs_keeps_no_process(start: Start) -> None:
