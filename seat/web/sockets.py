@@ -35,7 +35,7 @@ CLOSE_S: Final = 1.0
 QUIET_S: Final = 0.05
 """Seconds without a message after which nobody is taken to be in the middle of something."""
 
-READING_PAST: Final = asyncio.Semaphore(16)
+READING_PAST: Final = asyncio.Semaphore(8)
 """Clients that are let finish at once: nobody knows yet who they are, and what they send is held."""
 
 LARGEST_MESSAGE: Final = 15 * 1024 * 1024

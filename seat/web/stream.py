@@ -34,7 +34,7 @@ from seat.web.sockets import CLOSE_CODES, Reason, Socket, Wire, accept, attend, 
 KEY_WITHIN_S: Final = 10.0
 """Seconds that a client which has not shown a key may take to show one."""
 
-STRANGERS: Final = asyncio.Semaphore(16)
+STRANGERS: Final = asyncio.Semaphore(8)
 """Clients that may take that time at once: each can send 64 MiB of a message that never ends, which Granian holds."""
 
 

@@ -83,7 +83,7 @@ async def test_clients_without_a_key_are_bounded(start: Start) -> None:
     """Those that show theirs in the handshake come in beside them."""
     seat = start(SEAT_API_KEYS="right-key").wait_for("/health/ready")
     async with AsyncExitStack() as stack:
-        for _ in range(16):
+        for _ in range(8):
             await stack.enter_async_context(plain(seat))
         async with plain(seat) as one_more:
             (refusal,) = await rest(one_more)
