@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_core import ErrorDetails
 
 from seat.errors import InvalidSettings
 
@@ -184,17 +183,16 @@ def read(environment: Mapping[str, str] = os.environ, **overrides: object) -> Se
         settings = Settings.model_validate(values)
         problems += _contradictions(settings)
     except ValidationError as fault:
-        problems += [_told(values, e) for e in fault.errors()]
+        problems += [_told(values, str(e["loc"][0]), e["type"], e["msg"]) for e in fault.errors()]
     if problems:
         raise InvalidSettings(problems=problems)
     return settings
 
 
-def _told(values: Mapping[str, object], error: ErrorDetails) -> str:
+def _told(values: Mapping[str, object], field: str, kind: str, message: str) -> str:
     """What is wrong with a setting, with all that was written for it."""
-    field = str(error["loc"][0])
-    said = {"missing": "There is a value too few", "too_long": "There are values too many"}.get(error["type"])
-    return f"{PREFIX}{field.upper()}={values[field]!r}: {said or error['msg']}"
+    said = {"missing": "There is a value too few", "too_long": "There are values too many"}.get(kind, message)
+    return f"{PREFIX}{field.upper()}={values[field]!r}: {said}"
 
 
 def of_command_line(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
