@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
 from seat import audio
-from seat.client import CONNECT_WITHIN_S, Refused, Unintelligible, Unreachable, base_url
+from seat.client import CONNECT_WITHIN_S, Refused, Unintelligible, Unreachable, authorization, base_url
 from seat.pcm import PcmReader
 from seat.recognizer import SAMPLE_RATE, Waveform
 
@@ -52,8 +52,9 @@ def captions(
     Raises:
         NoTranscript: The server is not there, refuses, or breaks off.
     """
-    address = base_url(url).replace("http", "ws", 1) + f"/audio/stream?sample_rate={SAMPLE_RATE}"
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    scheme, rest = base_url(url).split("://", 1)
+    address = f"{'wss' if scheme.lower() == 'https' else 'ws'}://{rest}/audio/stream?sample_rate={SAMPLE_RATE}"
+    headers = authorization(api_key)
     try:
         with connect(
             address,
@@ -67,6 +68,8 @@ def captions(
         raise Unintelligible(url=url, answer=f"it has no live transcription ({fault})") from fault
     except InvalidURI as fault:
         raise Unintelligible(url=url, answer=str(fault)) from fault
+    except (ValueError, KeyError, TypeError) as fault:
+        raise Unintelligible(url=url, answer="it says what no seat says") from fault
     except (OSError, InvalidHandshake, WebSocketException) as fault:
         raise Unreachable(url=url, reason=str(fault) or type(fault).__name__) from fault
 

@@ -31,6 +31,9 @@ ANSWER_WITHIN_S: Final = 3600.0
 PATIENCE_S: Final = 120.0
 """Seconds that a server which says 'later' is asked again, in all: the largest model loads in less."""
 
+LEAST_RETRY_AFTER_S: Final = 1.0
+"""Seconds to wait where a server says 0: each try is the whole file."""
+
 RETRY_AFTER_S: Final = 5.0
 """Seconds before asking again where the server does not say, or says it as a date."""
 
@@ -113,6 +116,9 @@ class Client:
             timeout_s: Seconds to wait for an answer once a file has been sent.
             wait: Told why, in a sentence, and for how many seconds; returns when they are over.
             transport: What carries requests; where None the network, by a proxy that the environment may name.
+
+        Raises:
+            Refused: The key could not be sent.
         """
         self.url = base_url(url)
         """The address of the API, with '/v1'."""
@@ -120,7 +126,7 @@ class Client:
         self._timeout_s = timeout_s
         self._wait = wait
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            headers=authorization(api_key),
             timeout=httpx.Timeout(CONNECT_WITHIN_S, read=timeout_s),
             transport=transport,
         )
@@ -248,6 +254,19 @@ class _Upload(io.BufferedIOBase):
         return self._file.tell()
 
 
+def authorization(api_key: str | None) -> dict[str, str]:
+    """The header that shows a key; none where there is none.
+
+    Raises:
+        Refused: No header could hold the key. It is not repeated, as it would be by whoever tried to send it.
+    """
+    key = (api_key or "").strip()  # of a file that ends in a line feed
+    if not (key.isascii() and key.isprintable()):
+        message = "The key holds more than printable ASCII, and no header can hold that."
+        raise Refused(status=HTTPStatus.UNAUTHORIZED, message=message, reason="invalid_api_key", retry_after_s=None)
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
 def base_url(url: str) -> str:
     """Complete an address to that of the API: 'localhost:8300' is 'http://localhost:8300/v1'."""
     whole = (url if "://" in url else f"http://{url}").rstrip("/")
@@ -276,4 +295,5 @@ def _refusal(response: httpx.Response, url: str) -> NoTranscript:
 
 
 def _seconds(retry_after: str) -> float:
-    return float(retry_after) if retry_after.isascii() and retry_after.isdigit() else RETRY_AFTER_S
+    told = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else RETRY_AFTER_S
+    return max(told, LEAST_RETRY_AFTER_S)

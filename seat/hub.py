@@ -96,7 +96,7 @@ def fetch(model: str) -> Fetched:
         NotFetched: The name is none, the hub does not give the file, there is no room, or what came is not what the
             hub has.
     """
-    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import OfflineModeIsEnabled
 
     name = Name.parse(model)
@@ -105,7 +105,8 @@ def fetch(model: str) -> Fetched:
     try:
         info = HfApi().model_info(name.repository, revision=name.revision, files_metadata=True)
         nbytes, promised = _promised(info, name)
-        _require_room(model, nbytes)
+        if not isinstance(try_to_load_from_cache(name.repository, name.file, revision=info.sha), str):
+            _require_room(model, nbytes)
         path = Path(hf_hub_download(name.repository, name.file, revision=info.sha))
     except OfflineModeIsEnabled as fault:
         raise NotFetched(model=model, reason="HF_HUB_OFFLINE is set. Unset it to download.") from fault

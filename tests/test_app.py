@@ -316,6 +316,39 @@ async def test_keys_let_in_who_shows_one(headers: dict[str, str], status: int) -
         assert (await client.get("/metrics")).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/", "/health", "/health/live", "/docs", "/v1/models", "/nowhere"])
+async def test_no_answer_to_head_has_a_body(path: str) -> None:
+    """HTTP/1.1 would drop one; over HTTP/2 it is a fault of the protocol."""
+    async with _client() as client:
+        answer = await client.request("HEAD", path)
+        assert answer.content == b""
+        assert int(answer.headers["content-length"]) > 0
+
+
+async def test_only_transcriptions_are_remembered() -> None:
+    """Not what a browser asks first, what strangers ask, nor what there is not."""
+    async with _client(**KEYS, cors_origins="https://app.example") as client:
+        asks = {"origin": "https://app.example", "access-control-request-method": "POST"}
+        await client.options("/v1/audio/transcriptions", headers=asks)
+        await client.post("/v1/audio/nowhere")
+        await client.post("/v1/audio/transcriptions")
+        assert (await client.get("/health")).json()["answered"] == 0
+        await client.post("/v1/audio/transcriptions", headers={"authorization": "Bearer first"})
+        assert (await client.get("/health")).json()["answered"] == 1
+
+
+async def test_guesses_at_a_key_leave_a_trace() -> None:
+    """Though what is asked every second has no line."""
+    async with _client(**KEYS) as client:
+        with capture_logs() as lines:
+            await client.get("/health/requests", headers={"authorization": "Bearer guess"})
+            await client.get("/healthcare")
+    assert [(line["event"], line["path"]) for line in lines] == [
+        ("key_refused", "/health/requests"),
+        ("request", "/healthcare"),
+    ]
+
+
 async def test_a_line_names_whose_key_was_shown() -> None:
     """By the name it was given, or its place; never by itself. A refused key has none."""
     async with _client(**KEYS) as client:

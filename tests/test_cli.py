@@ -16,11 +16,13 @@ import httpx
 import pytest
 import soundfile
 from typer.testing import CliRunner
+from websockets.sync.server import serve
 
 from seat import __version__
 from seat.bars import Bars
+from seat.captions import captions
 from seat.cli import app
-from seat.client import Client, Refused, TooSlow, Unintelligible, Wish, base_url
+from seat.client import Client, Refused, TooSlow, Unintelligible, Wish, authorization, base_url
 from seat.errors import DeviceUnavailable, ModelNotFound, ModelUnavailable
 from seat.files import OutputFormat, by_model, by_server, each, sentence
 from seat.formats import FORMATS
@@ -372,6 +374,48 @@ def test_a_server_that_loads_is_asked_again() -> None:
     with client(lambda _: answers.pop(0), wait=lambda *facts: waits.append(facts)) as asking:
         assert asking.transcribe(io.BytesIO(b"audio"), "a.wav", WISH) == ANSWER
     assert waits == [("Loading.", 7.0)]
+
+
+def test_a_server_that_wants_no_waiting_is_given_up_too() -> None:
+    """Each try is the whole file; 'at once' is a second."""
+    waits: list[float] = []
+    later = refusal(503, "queue_full", **{"retry-after": "0"})
+    with (
+        client(lambda _: later, wait=lambda _, seconds: waits.append(seconds)) as asking,
+        pytest.raises(Refused),
+    ):
+        asking.transcribe(io.BytesIO(b"audio"), "a.wav", WISH)
+    assert waits == [1.0] * 120
+
+
+@pytest.mark.parametrize("key", ["s\u00e9cret", "sec\0ret", "sec\nret"])
+def test_a_key_that_no_header_could_hold_is_not_repeated(key: str) -> None:
+    """Neither by us nor by whoever would try to send it."""
+    with pytest.raises(Refused) as caught:
+        Client("http://127.0.0.1:1", api_key=key)
+    with pytest.raises(Refused):
+        next(captions("http://127.0.0.1:1", [], api_key=key))
+    assert sentence(caught.value) == (
+        "The key holds more than printable ASCII, and no header can hold that. "
+        "Give the key with --api-key, or in SEAT_API_KEY."
+    )
+
+
+def test_a_key_from_a_file_ends_where_its_line_does() -> None:
+    """With the line ends of Windows, too."""
+    assert authorization("secret\r\n") == {"Authorization": "Bearer secret"}
+    assert authorization(" ") == authorization(None) == {}
+
+
+@pytest.mark.parametrize("said", ["hello", "{}", "[1]"])
+def test_live_sound_needs_a_seat(said: str) -> None:
+    """Who says something else is no seat; that is a sentence."""
+    with serve(lambda socket: socket.send(said), "127.0.0.1", 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"HTTP://127.0.0.1:{server.socket.getsockname()[1]}"
+        with pytest.raises(Unintelligible, match="it says what no seat says"):
+            next(captions(address, []))
+        server.shutdown()
 
 
 def test_a_server_that_never_gets_ready_is_given_up() -> None:

@@ -19,7 +19,17 @@ from seat.streams import Streams
 from seat.turn import Words
 from seat.web.realtime import _Conversation
 from seat.web.realtime_config import Config
-from seat.web.sockets import LARGEST_MESSAGE, MOST_LEVELS, MOST_VALUES, CloseCode, Socket, Wire, parse, told
+from seat.web.sockets import (
+    LARGEST_MESSAGE,
+    MOST_LEVELS,
+    MOST_VALUES,
+    CloseCode,
+    Socket,
+    Wire,
+    _gone,
+    parse,
+    told,
+)
 from seat.windows import LiveWindow
 from tests.fakes import VOCABULARY
 
@@ -92,6 +102,19 @@ async def test_every_fault_is_told(fault: Exception, code: CloseCode, reason: st
         raise fault
     assert [message["error"]["code"] for message in socket.sent] == [reason]
     assert socket.closed == (code, reason)
+
+
+async def test_who_says_too_much_is_not_gone() -> None:
+    """While what came before is still heard."""
+    large = {"type": "websocket.receive", "bytes": bytes(LARGEST_MESSAGE + 1)}
+    said = [large, large, {"type": "websocket.disconnect", "code": 1000}]
+
+    class Saying(FakeSocket):
+        async def receive(self) -> object:
+            return said.pop(0)
+
+    await _gone(wire(Saying()))
+    assert not said
 
 
 async def test_who_is_gone_is_told_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,7 +29,7 @@ class Series:
     pairs: dict[int, list[tuple[float, float]]]
     """Seconds of A and B by clip, round by round; pairs of which one was refused are left out."""
     texts: dict[Side, dict[int, str]]
-    """What each side heard, by clip, in the last round."""
+    """What each side heard, by clip, in the last round in which it was not refused."""
     refused: dict[Side, list[str]]
     """Why requests were refused."""
 
@@ -73,8 +74,12 @@ def run(
     """
     series = _series(a, b, clips, rounds, on_turn)
     bins = {name: [series.pairs[n] for n, clip in enumerate(clips) if bin_of(clip.seconds) == name] for name, _ in BINS}
-    said = {number: clip.text for number, clip in enumerate(clips) if clip.text}
-    lengths = {c.seconds: series.pairs[n] for n, c in enumerate(clips) if series.pairs[n] and c.seconds < LINE_TO_S}
+    answered = [number for number in range(len(clips)) if all(number in texts for texts in series.texts.values())]
+    said = {number: clips[number].text for number in answered if clips[number].text}
+    lengths: defaultdict[float, list[tuple[float, float]]] = defaultdict(list)
+    for clip, pairs in zip(clips, series.pairs.values(), strict=True):
+        if pairs and clip.seconds < LINE_TO_S:
+            lengths[clip.seconds] += pairs
     told = Comparison(
         a=a.name,
         b=b.name,
@@ -98,7 +103,7 @@ def _series(a: Contender, b: Contender, clips: Sequence[Clip], rounds: int, on_t
     files = [clip.wav for clip in clips]
     series = Series(
         pairs={number: [] for number in range(len(clips))},
-        texts={side: dict.fromkeys(range(len(clips)), "") for side in sides},
+        texts={side: {} for side in sides},
         refused={side: [] for side in sides},
     )
     pending: dict[Side, Heard] = {}
@@ -106,8 +111,9 @@ def _series(a: Contender, b: Contender, clips: Sequence[Clip], rounds: int, on_t
         heard = sides[turn.side].hear(files[turn.clip])
         if heard.error:
             series.refused[turn.side].append(f"{clips[turn.clip].name}: {heard.error}")
+        else:
+            series.texts[turn.side][turn.clip] = heard.text
         pending[turn.side] = heard
-        series.texts[turn.side][turn.clip] = heard.text
         if len(pending) == len(sides):
             if turn.round >= 0 and not any(each.error for each in pending.values()):
                 series.pairs[turn.clip].append((pending["A"].seconds, pending["B"].seconds))

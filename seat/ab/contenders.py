@@ -95,7 +95,7 @@ def _settings(named: str) -> dict[str, str] | None:
     words = shlex.split(named)
     if words and all(map(_SETTING.fullmatch, words)):
         return dict(word.split("=", 1) for word in words)
-    if len(words) == 1 and ("://" in named or ":" in named):
+    if len(words) == 1 and ":" in named:
         return None
     raise NoContender(named=named)
 

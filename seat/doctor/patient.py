@@ -108,8 +108,10 @@ def _exchange(address: httpx.URL, request: str, root: str, body: bytes) -> bytes
     secure = address.scheme == "https"
     where = (address.host, address.port or (443 if secure else 80))
     try:
-        with socket.create_connection(where, SOCKET_WITHIN_S) as plain:
-            connection = ssl.create_default_context().wrap_socket(plain, server_hostname=where[0]) if secure else plain
+        connection = socket.create_connection(where, SOCKET_WITHIN_S)
+        if secure:
+            connection = ssl.create_default_context().wrap_socket(connection, server_hostname=where[0])
+        with connection:
             connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
             return connection.recv(STATUS_LINE_NBYTES)
     except OSError as fault:

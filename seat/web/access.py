@@ -9,7 +9,7 @@ from http import HTTPStatus
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
-from seat.telemetry import exchange
+from seat.telemetry import exchange, log
 from seat.web.problems import CLIENT_CLOSED_REQUEST
 from seat.web.recent import Recent
 
@@ -19,7 +19,7 @@ _SAFE_ID = re.compile(r"[\w.:-]{1,128}", re.ASCII)
 UPGRADE_METHOD = "GET"
 """How a live session begins; ASGI does not tell it."""
 
-QUIET_PREFIXES = ("/health", "/metrics")
+QUIET = {"/health", "/health/live", "/health/ready", "/health/requests", "/metrics"}
 """Paths that are asked every few seconds; a line, a span and a measurement for each would bury the others."""
 
 AUDIO_PREFIXES = ("/v1/audio/", "/v1/realtime")
@@ -35,27 +35,22 @@ def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         request_id = _request_id(headers.get("x-request-id", ""))
+        method = scope["method"] if scope["type"] == ScopeType.HTTP else UPGRADE_METHOD
         status = 0
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                if status == CLIENT_CLOSED_REQUEST:  # whoever still reads has closed one direction, or sent half
-                    message["status"] = HTTPStatus.BAD_REQUEST
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
-            elif message["type"] == "websocket.accept":
-                status = HTTPStatus.SWITCHING_PROTOCOLS
-            elif message["type"] == "websocket.close" and not status:
-                status = HTTPStatus.FORBIDDEN
-            await send(message)
+            status = _status_of(message) or status or (message["type"] == "websocket.close") * HTTPStatus.FORBIDDEN
+            await send(_completed(message, request_id, method))
 
-        if scope["path"].startswith(QUIET_PREFIXES):
+        if scope["path"] in QUIET:
             await app(scope, receive, send_with_id)
+            if status == HTTPStatus.UNAUTHORIZED:
+                log.warning("key_refused", path=_known_path(scope["path"]))
             return
         with exchange(
             request_id=request_id,
-            method=scope["method"][:20] if scope["type"] == ScopeType.HTTP else UPGRADE_METHOD,
+            method=method[:20],
             path=_known_path(scope["path"]),
             scheme=scope["scheme"],
             headers=headers,
@@ -64,10 +59,30 @@ def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
                 await app(scope, receive, send_with_id)
             finally:
                 answered.status, answered.route = int(status), scope.get("path_template")
-        if scope["path"].startswith(AUDIO_PREFIXES):
+        asked = scope["type"] == ScopeType.WEBSOCKET or method == "POST"
+        known = (answered.route or "").startswith(AUDIO_PREFIXES)
+        if asked and known and status != HTTPStatus.UNAUTHORIZED:
             recent.add(answered.told)
 
     return wrapped
+
+
+def _status_of(message: Message) -> int:
+    """The status that a message tells; 0 where it tells none."""
+    if message["type"] == "http.response.start":
+        return message["status"]
+    return HTTPStatus.SWITCHING_PROTOCOLS if message["type"] == "websocket.accept" else 0
+
+
+def _completed(message: Message, request_id: str, method: str) -> Message:
+    """What goes out for a message: with the request's id, and as HTTP wants it."""
+    if message["type"] == "http.response.start":
+        message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+        if message["status"] == CLIENT_CLOSED_REQUEST:  # whoever still reads has closed one direction, or sent half
+            message["status"] = HTTPStatus.BAD_REQUEST
+    elif message["type"] == "http.response.body" and method == "HEAD":
+        message["body"] = b""  # over HTTP/2 it would break the protocol
+    return message
 
 
 def _request_id(shown: str) -> str:

@@ -164,6 +164,7 @@ class _Conversation:
             case Words():
                 await self._tell_words(item, event)
             case Failed():
+                note(error=event.fault.code)
                 await self._send(
                     f"{TRANSCRIPTION}.failed", item_id=item, content_index=0, error=problem_of(event.fault).error
                 )

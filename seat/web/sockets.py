@@ -235,11 +235,10 @@ async def attend(wire: Wire, streams: Streams, session: LiveSession, pump: Corou
 
 async def _gone(wire: Wire) -> None:
     """Wait until the client is gone; what it still says is not heard."""
-    try:
+    with suppress(ClientDisconnected):
         while True:
-            await wire.receive()
-    except ClientDisconnected:
-        return
+            with suppress(InvalidEvent):
+                await wire.receive()
 
 
 async def _cancelled(task: asyncio.Future[Any]) -> None:

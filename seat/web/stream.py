@@ -139,6 +139,7 @@ class _Stream:
             await self._wire.send({"type": "partial", "stable": snapshot.stable, **_written(event, snapshot)})
         elif isinstance(event, Failed):
             self._asked.discard(event.turn)
+            note(error=event.fault.code)
             await self._wire.send(_error(problem_of(event.fault).error))
 
 

@@ -212,6 +212,27 @@ def test_a_stream_that_breaks_loses_nothing(seat: Seat, visit: Visit, stream: Fa
         expect(page.locator("#words")).to_have_text(SAID)
 
 
+def test_who_talks_while_a_file_is_heard_sees_what_they_say(seat: Seat, visit: Visit, stream: FakeStream) -> None:
+    """The file is given up, and nothing of it comes back; no other file is taken until the talk is over."""
+
+    def prepare(page: Page) -> None:
+        page.route_web_socket(STREAM, stream.open)
+        page.route("**/v1/audio/transcriptions", lambda _route: None)  # never answered
+
+    with visit(seat.url, prepare=prepare) as page:
+        page.set_input_files("#file", CLIP)
+        expect(page.locator("#status")).to_have_text("Transcribing")
+        with _hands_free(page):
+            expect(page.locator("#stable")).to_have_text("Seven three ")
+            expect(page.locator("#result")).to_be_visible()
+            expect(page.locator("#again")).to_be_hidden()
+            expect(page.locator("#file")).to_be_disabled()
+            page.evaluate("transcribe(new Blob(['dropped']))")
+            _speak(page)
+        expect(page.locator("#words")).to_have_text(SAID)
+        expect(page.locator("#file")).to_be_enabled()
+
+
 @pytest.mark.parametrize("held", [_held_by_mouse, _hands_free])
 def test_the_seats_own_stream_hears_the_clip(seat: Seat, visit: Visit, held: Any) -> None:
     """Live, through the page, with the bundled model."""

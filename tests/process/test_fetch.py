@@ -43,6 +43,28 @@ def test_a_model_is_fetched_pinned_and_its_licence_told(tmp_path: Path, monkeypa
     assert (found.revision, found.path.read_bytes()) == (COMMIT, CONTENT)
 
 
+def test_what_is_there_needs_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is no reason not to pin what is on it."""
+    with hub(CONTENT) as url:
+        assert fetch(url, tmp_path, "owner/model").returncode == 0
+        monkeypatch.setenv("HF_HOME", str(tmp_path))
+        script = (
+            "import shutil, sys\nfrom collections import namedtuple\n"
+            "shutil.disk_usage = lambda _: namedtuple('Usage', 'total used free')(1, 1, 0)\n"
+            "from seat.hub import fetch\nprint(fetch('owner/model').pins)"
+        )
+        where = {"HF_ENDPOINT": url, "HF_HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"}
+        again = subprocess.run(
+            [sys.executable, "-c", script],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=ENVIRONMENT | where,
+        )
+    assert DIGEST in again.stdout, again.stderr
+
+
 def test_a_pinned_revision_is_fetched(tmp_path: Path) -> None:
     """And what is there is not fetched again: the second hub has nothing to give but the model's facts."""
     for _ in range(2):

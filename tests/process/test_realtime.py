@@ -26,7 +26,7 @@ from tests.process.callers import (
     realtime,
     set_up,
 )
-from tests.process.seats import PATIENCE_S, FakeSeat, Seat
+from tests.process.seats import PATIENCE_S, FakeSeat, Seat, until
 
 pytestmark = pytest.mark.process
 
@@ -127,6 +127,9 @@ async def test_a_stretch_that_fails_is_an_event(fake: FakeSeat) -> None:
     (failed,) = [event for event in events if event.type == f"{TRANSCRIPTION}.failed"]
     assert failed.error.code == "recognition_failed"
     assert (events[-1].transcript, events[-1].item_id != failed.item_id) == ("one", True)
+    await asyncio.to_thread(
+        until, lambda: fake.log_lines(event="request", error="recognition_failed", status=101), what="its line says so"
+    )
 
 
 async def test_the_older_names_work(fake: FakeSeat) -> None:
