@@ -14,6 +14,7 @@ from typing import Any
 
 from granian._granian import SocketHolder
 from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP2Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
 
@@ -37,6 +38,12 @@ wait is limited by the settings, not here."""
 
 CLOSE_WITHIN_S = 8.0
 """Seconds that the server gets to end by itself once nobody is served any more; five are the model's thread's."""
+
+FLUSH_S = 0.2
+"""Seconds for the last answers to leave before connections are told to close: some HTTP/2 clients read no further."""
+
+MOST_HEADERS = 64 * 1024
+"""Bytes of headers over HTTP/2, unpacked: its compression makes 16 MiB, which Granian would take, of 4 kB."""
 
 PEER_OPTIONS = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -159,6 +166,7 @@ def make_server(app: Callable[..., Any], listener: socket.socket) -> Server:
         websockets=True,
         backlog=WAITING_CONNECTIONS,
         backpressure=OPEN_CONNECTIONS,
+        http2_settings=HTTP2Settings(max_headers_size=MOST_HEADERS),
         log_level=LogLevels.error,  # at warning it says that this class is experimental
         log_dictconfig={"handlers": {}, "loggers": {"_granian": {"propagate": True}}},
     )
@@ -192,11 +200,17 @@ async def _serve(
     async def close() -> None:
         await service.drain_streams()  # Granian breaks off open websockets at once, and without a word
         await under_way.finished()  # until then new connections are told 503, after that none are accepted
+        await asyncio.sleep(FLUSH_S)
         server.stop()  # type: ignore[no-untyped-call]
+        await under_way.finished()
+        await leave_rest()  # half the head of a request, or HTTP/2 that answers no ping
 
     async def give_up() -> None:
         await asyncio.sleep(settings.drain_s)
         log.warning("drain_ended", after_s=settings.drain_s, cut_off=len(under_way))
+        await leave_rest()
+
+    async def leave_rest() -> None:
         await under_way.cut_off()
         await asyncio.wait([serving], timeout=CLOSE_WITHIN_S)
         serving.cancel()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -31,6 +32,9 @@ from tests.process.seats import (
 )
 
 pytestmark = pytest.mark.process
+
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How a client begins: the preface, and settings that change nothing."""
 
 LIVE_WITHIN_S = 2.5
 LEAVE_WITHIN_S = 10.0
@@ -200,17 +204,43 @@ def test_who_is_cut_off_at_the_end_is_told(start: Start) -> None:
     assert [line["logger"] for line in seat.log_lines() if line["level"] == "error"] == []
 
 
-def test_half_a_head_costs_the_stop_some_seconds_and_no_traceback(start: Start) -> None:
-    """The server waits for the rest of it, and is left when the drain is over."""
-    seat = start(SEAT_DRAIN_S="0.5").wait_for("/health/ready")
-    with socket.create_connection(("127.0.0.1", seat.port), PATIENCE_S) as connection:
-        connection.sendall(f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost:".encode())
+def test_who_asks_for_nothing_holds_no_stop(start: Start) -> None:
+    """Half a head, and a connection of HTTP/2 that answers no ping: the server waits some seconds, no drain."""
+    seat = start(SEAT_DRAIN_S="300").wait_for("/health/ready")
+    with (
+        socket.create_connection(("127.0.0.1", seat.port), PATIENCE_S) as half,
+        socket.create_connection(("127.0.0.1", seat.port), PATIENCE_S) as silent,
+    ):
+        half.sendall(f"POST {TRANSCRIPTIONS} HTTP/1.1\r\nHost:".encode())
+        silent.sendall(HTTP2)
+        assert silent.recv(9)
         refused(seat)
         seat.stop()
-        assert seat.exit_code() == 0
-    (warning,) = seat.log_lines(event="drain_ended")
-    assert warning["cut_off"] == 0
+        assert seat.exit_code(within_s=30) == 0
+    assert seat.log_lines(event="drain_ended") == []
     assert "Traceback" not in seat.log_text()
+
+
+def test_headers_do_not_unpack_without_bound(start: Start) -> None:
+    """One of 3,900 bytes goes into the table of HTTP/2's compression, and then stands for itself at a byte each."""
+    seat = start().wait_for("/health/ready")
+    before_mib = seat.resident_mib()
+    path = TRANSCRIPTIONS.encode()
+    named = b"\x83\x86\x04" + bytes([len(path)]) + path + b"\x01\x01a"
+    large = b"\x40\x01x\x7f" + bytes([3900 - 127 & 127 | 128, 3900 - 127 >> 7]) + b"v" * 3900
+    with socket.create_connection(("127.0.0.1", seat.port), PATIENCE_S) as connection:
+        connection.settimeout(2)
+        with suppress(OSError):  # it is closed, or has nothing to say
+            connection.sendall(HTTP2)
+            for stream in range(1, 200, 2):
+                block = named + large * (stream == 1) + b"\xbe" * 4000
+                head = len(block).to_bytes(3, "big") + b"\x01\x04" + stream.to_bytes(4, "big")
+                connection.sendall(head + block)
+            while connection.recv(65_536):
+                pass
+        assert seat.resident_mib() - before_mib < 100
+    assert seat.log_lines(event="request") == []
+    assert seat.post(said(1)).json()["text"] == "one"
 
 
 def test_the_model_has_one_caller_on_one_thread(start: Start) -> None:
