@@ -110,12 +110,22 @@ def decode(
     if magic == b"fLaC":
         readers.append(_libsndfile)
     faults: list[UndecodableAudio] = []
+    held = drawn = 0
+
+    def hold(nbytes: int) -> None:  # what a reader that failed has drawn serves the next one
+        nonlocal held, drawn
+        held += nbytes
+        if held > drawn:
+            draw(held - drawn)
+            drawn = held
+
     for read in readers:
         file.seek(0)
+        held = 0
         waveform = np.zeros(0, np.int16)
         try:
             with closing(read(file)) as blocks:
-                waveform = _joined(_limited(_resampled(blocks), limit_s), file.check, draw)
+                waveform = _joined(_limited(_resampled(blocks), limit_s), file.check, hold)
         except UndecodableAudio as fault:
             faults.append(fault)
         file.check()

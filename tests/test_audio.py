@@ -171,6 +171,16 @@ def test_samples_that_are_no_numbers_are_refused(value: float, encoding: str) ->
         decoded(sounds.written(sound, 16_000, "WAV", encoding))
 
 
+def test_what_two_readers_decode_is_held_once() -> None:
+    """The first fails at the last sample of a minute, and what it had drawn serves the second."""
+    samples = np.zeros(60 * SAMPLE_RATE)
+    samples[-1] = np.nan
+    drawn: list[int] = []
+    with pytest.raises(UndecodableAudio):
+        decode(io.BytesIO(sounds.written(samples, SAMPLE_RATE, "WAV", "FLOAT")), limit_s=None, draw=drawn.append)
+    assert 0 < sum(drawn) <= 2 * len(samples)
+
+
 def test_an_index_at_the_end_is_found() -> None:
     """Case 18: the m4a of the tests has its index behind the samples, as phones write it."""
     file = sounds.muxed(sounds.chirp(SECONDS, 48_000), 48_000, "m4a")

@@ -36,6 +36,9 @@ ASSEMBLE_SPAN: Final = "asr assemble"
 RENDER_SPAN: Final = "asr render"
 """Writing the transcript in the format asked for."""
 
+STAGE_SPANS: Final = {"decode": DECODE_SPAN, "assemble": ASSEMBLE_SPAN, "render": RENDER_SPAN}
+"""By the stage's name in the line."""
+
 SPANS_PER_REQUEST: Final = 64
 """Batches of one request that have spans of their own: an hour's file has up to 180, and a trace must stay readable."""
 
@@ -61,6 +64,14 @@ RESERVED: Final = "asr.memory.reserved"
 """Bytes that torch's allocator had taken from the driver at most; absent on a CPU."""
 ALLOCATED: Final = "asr.memory.allocated"
 """Bytes of them that tensors took at most; absent on a CPU."""
+FOOTPRINT: Final = {
+    "rest_before": REST_BEFORE,
+    "peak": PEAK,
+    "rest_after": REST_AFTER,
+    "reserved": RESERVED,
+    "allocated": ALLOCATED,
+}
+"""What a batch took, by the kind of memory that metrics call it."""
 CANCELLED: Final = "asr.cancelled"
 """True where the client hung up before its answer."""
 CLIENT: Final = "asr.client"

@@ -93,7 +93,9 @@ def mark(span: Span, fault: BaseException) -> None:
 def stage(name: Literal["decode", "assemble", "render"]) -> Iterator[None]:
     """Trace one stage of a request, and note its seconds in the request's line, also where it fails."""
     began_at = time.monotonic()
-    with tracer.start_as_current_span(f"asr {name}", record_exception=False, set_status_on_exception=False) as span:
+    with tracer.start_as_current_span(
+        names.STAGE_SPANS[name], record_exception=False, set_status_on_exception=False
+    ) as span:
         try:
             yield
         except BaseException as fault:
@@ -211,7 +213,7 @@ def _span_below(contexts: Iterable[SpanContext]) -> Span:
 
 def tell_footprint(batch: Batch, footprint: Footprint) -> None:
     """Add what a batch took."""
-    batch.span.set_attributes({f"asr.memory.{kind}": nbytes for kind, nbytes in readings(footprint).items()})
+    batch.span.set_attributes({names.FOOTPRINT[kind]: nbytes for kind, nbytes in readings(footprint).items()})
     record_footprint(footprint)
     for rest in (origin.remainder for origin in batch.crowded):
         rest.rest_before = rest.rest_before or footprint.rest_before
