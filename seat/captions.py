@@ -68,8 +68,6 @@ def captions(
         raise Unintelligible(url=url, answer=f"it has no live transcription ({fault})") from fault
     except InvalidURI as fault:
         raise Unintelligible(url=url, answer=str(fault)) from fault
-    except (ValueError, KeyError, TypeError) as fault:
-        raise Unintelligible(url=url, answer="it says what no seat says") from fault
     except (OSError, InvalidHandshake, WebSocketException) as fault:
         raise Unreachable(url=url, reason=str(fault) or type(fault).__name__) from fault
 
@@ -92,7 +90,7 @@ def _conversation(
         socket.send(json.dumps({"type": "start", "model": model}))
     speaker = threading.Thread(target=speak, name="speak", daemon=True)
     for text in socket:
-        message = json.loads(text)
+        message = _read(text, url)
         if message["type"] == "error":
             raise _refused(message["error"])
         yield message
@@ -103,6 +101,15 @@ def _conversation(
     if faults and not isinstance(faults[0], WebSocketException):
         raise faults[0]
     raise Unreachable(url=url, reason="it broke off")
+
+
+def _read(text: str | bytes, url: str) -> dict[str, Any]:
+    try:
+        message: dict[str, Any] = json.loads(text)
+        message["type"]
+    except (ValueError, KeyError, TypeError) as fault:
+        raise Unintelligible(url=url, answer="it says what no seat says") from fault
+    return message
 
 
 def _refused(error: dict[str, Any]) -> Refused:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Container, Sequence
+from itertools import count, pairwise
 
 import numpy as np
 import pytest
@@ -33,6 +33,18 @@ def hearing(recognizer: Recognizer, chunks: list[Chunk] | None = None) -> Hear:
         ((recognition, carried),) = recognizer.proceed([chunk])
         await asyncio.sleep(0)
         return recognition, carried, RAN
+
+    return hear
+
+
+def failing_in(calls: Container[int]) -> Hear:
+    """Have the fake hear, but for these calls, counted from 1."""
+    numbers = count(1)
+
+    async def hear(chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
+        if next(numbers) in calls:
+            raise RecognitionFailed
+        return await hearing(FakeRecognizer())(chunk, deadline_at)
 
     return hear
 
@@ -177,14 +189,7 @@ async def test_what_is_done_while_something_is_told_does_no_harm(
     told: type[Event], act: Callable[[LiveSession], object]
 ) -> None:
     """A client may clear, commit and set up at any moment, also while the socket takes what ends its turn."""
-    calls, acted = 0, []
-
-    async def hear(chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
-        nonlocal calls
-        calls += 1
-        if calls % 2:
-            raise RecognitionFailed
-        return await hearing(FakeRecognizer())(chunk, deadline_at)
+    acted: list[object] = []
 
     async def tell(event: Event) -> None:
         await asyncio.sleep(0)
@@ -192,7 +197,7 @@ async def test_what_is_done_while_something_is_told_does_no_harm(
             acted.append(act(live))
         await asyncio.sleep(0)
 
-    live = LiveSession(hear, VOCABULARY, WINDOW, tell, turns=Turns(), most_waiting_s=30)
+    live = LiveSession(failing_in(range(1, 1000, 2)), VOCABULARY, WINDOW, tell, turns=Turns(), most_waiting_s=30)
     running = asyncio.create_task(live.run())
     for first in range(0, len(TALK), 1600):
         await live.append(TALK[first : first + 1600])
@@ -225,16 +230,7 @@ def _without_hum(chunk: Chunk) -> Chunk:
 
 async def test_a_stretch_that_fails_is_told_and_the_stream_goes_on() -> None:
     """The turn fails, once; words after it are heard."""
-    calls = 0
-
-    async def hear(chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
-        nonlocal calls
-        calls += 1
-        if calls == 1:
-            raise RecognitionFailed
-        return await hearing(FakeRecognizer())(chunk, deadline_at)
-
-    session = await Session(hear, Turns()).hear(TALK)
+    session = await Session(failing_in({1}), Turns()).hear(TALK)
     assert [event.turn for event in session.events if isinstance(event, Failed)] == [1]
     assert session.finals[-2:] == SAID[1:]
 
@@ -246,16 +242,7 @@ async def test_what_fails_is_what_was_announced(failing: set[int], *, late: bool
 
     And whether it is heard while it is said or afterwards.
     """
-    calls = 0
-
-    async def hear(chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
-        nonlocal calls
-        calls += 1
-        if calls in failing:
-            raise RecognitionFailed
-        return await hearing(FakeRecognizer())(chunk, deadline_at)
-
-    session = Session(hear, Turns(), most_waiting_s=60)
+    session = Session(failing_in(failing), Turns(), most_waiting_s=60)
     if late:
         await session.live.append(TALK)
         await session.live.end()
@@ -273,16 +260,7 @@ async def test_what_fails_is_what_was_announced(failing: set[int], *, late: bool
 @pytest.mark.parametrize("failing", [{1}, {2}, {1, 2}, {4}])
 async def test_where_only_commits_end_turns_one_that_fails_is_told_at_its_end(failing: set[int]) -> None:
     """Under the number that the commit got, once, however many of its stretches fail; the next turn is whole."""
-    calls = 0
-
-    async def hear(chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
-        nonlocal calls
-        calls += 1
-        if calls in failing:
-            raise RecognitionFailed
-        return await hearing(FakeRecognizer())(chunk, deadline_at)
-
-    session = Session(hear, None)
+    session = Session(failing_in(failing), None)
     running = asyncio.create_task(session.live.run())
     await session.live.append(speech([1, 2, 3, 4, 5], gap_s=0.4))
     committed = session.live.commit()

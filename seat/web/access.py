@@ -40,7 +40,7 @@ def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
-            status = _status_of(message) or status or (message["type"] == "websocket.close") * HTTPStatus.FORBIDDEN
+            status = status or _status_of(message)
             await send(_completed(message, request_id, method))
 
         if scope["path"] in QUIET:
@@ -68,10 +68,12 @@ def with_access_line(app: ASGIApp, recent: Recent) -> ASGIApp:
 
 
 def _status_of(message: Message) -> int:
-    """The status that a message tells; 0 where it tells none."""
+    """The status that a message tells, where none before it did; 0 where it tells none."""
     if message["type"] == "http.response.start":
         return message["status"]
-    return HTTPStatus.SWITCHING_PROTOCOLS if message["type"] == "websocket.accept" else 0
+    return {"websocket.accept": HTTPStatus.SWITCHING_PROTOCOLS, "websocket.close": HTTPStatus.FORBIDDEN}.get(
+        message["type"], 0
+    )
 
 
 def _completed(message: Message, request_id: str, method: str) -> Message:
