@@ -1,4 +1,4 @@
-"""Decoding many frames at once equals NeMo's decoding frame by frame, and never waits for the step it just gave."""
+"""Decoding many frames at once equals NeMo's decoding frame by frame, and waits for a card once."""
 
 from __future__ import annotations
 
@@ -147,13 +147,17 @@ def test_a_stretch_without_frames_carries_on_what_came_before(recognizer: NemoRe
     _alike([*_told(first)[0], *late], _told(whole)[0])
 
 
-def test_nothing_waits_for_the_device_but_the_question_whether_all_is_said(recognizer: NemoRecognizer) -> None:
-    """Which is asked once a step, on a card of the step before. NeMo's features ask once more, on a card only."""
+def test_nothing_waits_for_the_device_but_the_question_whether_all_is_said(
+    recognizer: NemoRecognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the features either, which ask for more where CUDA is there, if NeMo normalizes them."""
     import torch
 
     sounds = [(chirps(seconds, seconds) * 32767).astype(np.int16) for seconds in (5, 2)]
     with torch.inference_mode():
-        with _waits() as waited:
+        with monkeypatch.context() as patched, _waits() as waited:
+            patched.setattr(torch.cuda, "is_available", lambda: True)
+            patched.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
             encoded, lengths = recognizer._encode(sounds)
         assert waited == []
         with _waits() as waited:
@@ -162,6 +166,57 @@ def test_nothing_waits_for_the_device_but_the_question_whether_all_is_said(recog
         with _waits() as waited:
             table, _ = recognizer._decode(*recognizer._stretches(encoded, lengths, [3, 5], [20, 25]), carried)
         assert waited == [QUESTION] * (table.shape[1] + 1)
+
+
+@pytest.mark.parametrize("encoder", [0, 7, 1000])
+@pytest.mark.parametrize("lag", [0, 1, 5, 40])
+def test_a_card_is_waited_for_once_however_far_it_lags(
+    recognizer: NemoRecognizer, monkeypatch: pytest.MonkeyPatch, lag: int, encoder: int
+) -> None:
+    """With a step in line; what it is given in vain is no more than it lags, and changes nothing."""
+    import torch
+
+    from seat.gpu import greedy
+
+    asking = greedy._Progress
+    frames, lengths = _frames(recognizer, 4), torch.tensor(LENGTHS)
+    with torch.inference_mode():
+        expected, _ = recognizer._decode(frames, lengths, [None] * len(LENGTHS))
+        card = Card(lag=lag, encoder=encoder)
+        monkeypatch.setattr(torch.cuda, "Event", card.event)
+        monkeypatch.setattr(greedy, "_Progress", lambda _, *, patient: asking(torch.device("cuda"), patient=patient))
+        table, carried = recognizer._decode(frames, lengths, [None] * len(LENGTHS))
+        assert torch.equal(table[:, : expected.shape[1]], expected)
+        assert (table[:, expected.shape[1] :, 0] == greedy.NO_TOKEN).all()
+        assert table.shape[1] - expected.shape[1] <= max(lag, 1)
+        assert card.waited_with in ([], [1])
+        card.waited_with.clear()
+        recognizer._decode(frames, lengths, carried, patient=False)
+    assert card.waited_with == []
+
+
+class Card:
+    """Answers so many steps after it was asked, but not before its encoder is done, which takes as long as so many."""
+
+    def __init__(self, *, lag: int, encoder: int) -> None:
+        self._lag, self._encoder, self._now, self._asked = lag, encoder, 0, 0
+        self.waited_with: list[int] = []
+        """Steps that were in line behind the awaited one, for each time that the host waited."""
+
+    def event(self) -> SimpleNamespace:
+        """What takes the place of torch's event."""
+        number, done_at = self._asked, -1
+
+        def record() -> None:
+            nonlocal done_at
+            self._now, self._asked = self._now + 1, self._asked + 1
+            done_at = max(self._now, self._encoder) + self._lag
+
+        def synchronize() -> None:
+            self.waited_with.append(self._asked - number - 1)
+            self._now = max(self._now, done_at)
+
+        return SimpleNamespace(record=record, synchronize=synchronize, query=lambda: self._now >= done_at)
 
 
 @contextmanager

@@ -24,9 +24,10 @@ class Graphs:
         self._computer = computer
 
     def __call__(
-        self, encoded: torch.Tensor, lengths: torch.Tensor, carried: Sequence[Any]
+        self, encoded: torch.Tensor, lengths: torch.Tensor, carried: Sequence[Any], *, patient: bool = True
     ) -> tuple[torch.Tensor, list[Any]]:
-        """Decode a batch; see `seat.gpu.greedy.Greedy`."""
+        """Decode a batch; see `seat.gpu.greedy.Greedy`. NeMo decides when to wait."""
+        del patient
         rows = len(encoded)
         if not encoded.shape[1]:
             return encoded.new_zeros(rows, 0, 4), list(carried)

@@ -9,6 +9,7 @@ An RNN-T is a TDT whose blanks last one frame and whose labels last none.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,7 +57,12 @@ class Greedy:
         self._joint.log_softmax = False
 
     def __call__(
-        self, encoded: torch.Tensor, lengths: torch.Tensor, carried: Sequence[Carried | None]
+        self,
+        encoded: torch.Tensor,
+        lengths: torch.Tensor,
+        carried: Sequence[Carried | None],
+        *,
+        patient: bool = True,
     ) -> tuple[torch.Tensor, list[Carried]]:
         """Decode a batch.
 
@@ -64,19 +70,20 @@ class Greedy:
             encoded: What the encoder gave, shape (rows, frames, width), in the joint's number type.
             lengths: Frames of each row, shape (rows,), on the same device.
             carried: For each row what the stretch before it left; None where it is the first.
+            patient: Whether the host may wait for a card once, until the encoder is done.
 
         Returns:
             float32 on the device, shape (rows, steps, 4): token, frame, duration in frames, and confidence, with
             NO_TOKEN where a step found none; and what each row leaves.
         """
         if self._device.type != "cpu":
-            return self._decode(encoded, lengths, carried)
+            return self._decode(encoded, lengths, carried, patient=patient)
         # oneDNN's LSTM takes twice as long as torch's own, one token at a time. None leaves the other flags alone.
         with torch.backends.mkldnn.flags(enabled=False, deterministic=None, allow_tf32=None, fp32_precision=None):
-            return self._decode(encoded, lengths, carried)
+            return self._decode(encoded, lengths, carried, patient=patient)
 
     def _decode(
-        self, encoded: torch.Tensor, lengths: torch.Tensor, carried: Sequence[Carried | None]
+        self, encoded: torch.Tensor, lengths: torch.Tensor, carried: Sequence[Carried | None], *, patient: bool
     ) -> tuple[torch.Tensor, list[Carried]]:
         frames = self._joint.project_encoder(encoded)
         rows, last = len(frames), frames.shape[1] - 1
@@ -85,7 +92,7 @@ class Greedy:
         output, states, at = self._begin(frames, carried)
         spoken_at, spoken_there = torch.full_like(at, -1), torch.zeros_like(at)
         steps: list[tuple[torch.Tensor, ...]] = []
-        progress = _Progress(self._device)
+        progress = _Progress(self._device, patient=patient)
         while last >= 0 and progress.may_go_on((at < lengths).any()):
             seen = at[:, None] + ahead
             left = seen < lengths[:, None]
@@ -157,21 +164,29 @@ class Greedy:
 
 
 class _Progress:
-    """Asks whether anything is left to do, on a card one step behind: while the host waits there is one to compute."""
+    """Asks whether anything is left to do; a card is not waited for, but once.
 
-    def __init__(self, device: torch.device) -> None:
-        self._asynchronous = device.type == "cuda"
-        self._asked: tuple[torch.Tensor, torch.cuda.Event] | None = None
+    What is given to a card that lags behind may be in vain. It lags most while the encoder is at work: so the first
+    answer is waited for, with a step in line behind it. Later it lags only where others share it, as an idle card
+    computes a step faster than the host gives one, and by no more than CUDA's own queue takes.
+    """
+
+    def __init__(self, device: torch.device, *, patient: bool) -> None:
+        self._asynchronous, self._patient = device.type == "cuda", patient
+        self._asked: deque[tuple[torch.Tensor, torch.cuda.Event]] = deque()
 
     def may_go_on(self, unfinished: torch.Tensor) -> bool:
-        """Tell whether another step may find something, or on a card whether the last one might have."""
+        """Tell whether another step may find something, as far as the device has answered."""
         if not self._asynchronous:
             return bool(unfinished)
-        before, event = self._asked, torch.cuda.Event()
-        self._asked = unfinished.to("cpu", non_blocking=True), event
-        event.record()
-        if before is None:
-            return True
-        answer, told = before
-        told.synchronize()
-        return bool(answer)
+        told = torch.cuda.Event()
+        self._asked.append((unfinished.to("cpu", non_blocking=True), told))
+        told.record()
+        if self._patient and len(self._asked) > 1:
+            self._asked[0][1].synchronize()
+            self._patient = False
+        while self._asked and self._asked[0][1].query():
+            answer, _ = self._asked.popleft()
+            if not answer:
+                return False
+        return True

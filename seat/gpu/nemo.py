@@ -20,6 +20,7 @@ from seat.errors import ModelUnavailable
 from seat.gpu import checkpoint, device, graphs, logs
 from seat.gpu.attention import Attention, AttentionBank, Kind, bound_attention, choose, see_all
 from seat.gpu.compilation import compile_layers
+from seat.gpu.features import Features
 from seat.gpu.greedy import NO_TOKEN, Greedy
 from seat.gpu.residence import Residence
 from seat.gpu.subsampling import chunk_subsampling
@@ -132,8 +133,7 @@ class NemoRecognizer:
         model.to(target)
         model.eval()
         model.freeze()
-        model.preprocessor.featurizer.dither = 0.0
-        model.preprocessor.featurizer.pad_to = 0
+        self._features = Features(model.preprocessor)
         chunk_subsampling(model.encoder)
         bound_attention(model.encoder)
         self._options = options
@@ -197,7 +197,8 @@ class NemoRecognizer:
         tails = [stop if chunk.ahead else width for chunk, stop in zip(chunks, stops, strict=True)]
         ahead = table[:, :0]
         if any(chunk.ahead for chunk in chunks):
-            ahead, _ = self._decode(*self._stretches(encoded, lengths, tails, [width] * len(chunks)), carried)
+            beyond = self._stretches(encoded, lengths, tails, [width] * len(chunks))
+            ahead, _ = self._decode(*beyond, carried, patient=False)
         host, steps = torch.cat([table, ahead], dim=1).cpu(), table.shape[1]
         heard, shown = _recognitions(host[:, :steps], firsts), _recognitions(host[:, steps:], tails)
         return list(zip(map(joined, heard, shown), carried, strict=True))
@@ -216,9 +217,7 @@ class NemoRecognizer:
         if self._bank is not None:
             self._bank.use(self.attention(batch.shape[1]))
         signal = batch.to(self._device, non_blocking=True).float().mul_(_INT16_SCALE)
-        features, feature_lengths = self._model.preprocessor(
-            input_signal=signal, length=self._upload([len(waveform) for waveform in waveforms])
-        )
+        features, feature_lengths = self._features(signal, self._upload([len(waveform) for waveform in waveforms]))
         encoded, encoded_lengths = self._model.encoder(
             audio_signal=features.to(self._encoder_dtype), length=feature_lengths
         )

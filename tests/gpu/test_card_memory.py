@@ -24,9 +24,9 @@ from seat import settings
 from seat.errors import CapTooSmall, InvalidSettings, MemoryLimit
 from seat.memory import Footprint, Governor
 from seat.meter import MIB
-from seat.recognizer import SAMPLE_RATE, Recognition, Waveform
+from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Waveform
 from seat.service import State
-from tests.gpu.alone import OPTIONS, clip
+from tests.gpu.alone import CUT, OPTIONS, clip
 from tests.gpu.conftest import Stage
 from tests.gpu.report import Report
 from tests.tiny import chirps
@@ -365,32 +365,71 @@ def test_plans_of_fourier_transforms_do_not_pile_up(stage: Stage, recognizer: Ne
         assert plans.size <= MOST_FFT_PLANS < len(widths)
 
 
-def test_a_card_runs_dry_twice_a_batch(stage: Stage, recognizer: NemoRecognizer, report: Report) -> None:
-    """For NeMo's features and for what was heard; a step of the decoder waits for the one before with one in line.
+def test_a_card_is_waited_for_twice_a_batch(stage: Stage, recognizer: NemoRecognizer, report: Report) -> None:
+    """Once with a step of the decoder in line behind, once for what was heard; also where chunks are heard ahead.
 
     And no token differs from those of NeMo's own decoder.
     """
     import torch
 
     sound = _sound(stage.lengths_s[0])
+    chunks = [Chunk(waveform=sound, first=0, stop=CUT, ahead=True)] * 2
     recognizer.recognize([sound, sound])
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        if not stage.rehearsed:
-            torch.cuda.set_sync_debug_mode("warn")
+    recognizer.proceed(chunks)
+    with _waits(stage) as waits:
         heard, _ = recognizer.recognize([sound, sound])
-        if not stage.rehearsed:
-            torch.cuda.set_sync_debug_mode("default")
-    waits = [str(warning.message) for warning in said if "synchroniz" in str(warning.message)]
+    with _waits(stage) as waits_of_chunks:
+        recognizer.proceed(chunks)
     with torch.inference_mode():
         encoded, lengths = recognizer._encode([sound])
         ours_ms = _took_ms(stage, lambda: recognizer._decode(encoded, lengths, [None]))
         nemos_ms = _took_ms(stage, lambda: recognizer._computer(x=encoded, out_len=lengths, prev_batched_state=None))
         found, _ = recognizer._computer(x=encoded, out_len=lengths, prev_batched_state=None)
+        steps = recognizer._decode(encoded, lengths, [None])[0].shape[1]
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(torch.cuda.Event, "query", lambda event: event.synchronize() is None)
+            needed = recognizer._decode(encoded, lengths, [None])[0].shape[1]
     tokens = found.transcript[0, : found.current_lengths[0]].tolist()
-    report.record("decoding", {"waits": waits, "ours_ms": ours_ms, "nemos_ms": nemos_ms, "tokens": len(tokens)})
+    report.record(
+        "decoding",
+        {
+            "waits": waits,
+            "waits_of_chunks": waits_of_chunks,
+            "steps": steps,
+            "steps_in_vain": steps - needed,
+            "ours_ms": ours_ms,
+            "nemos_ms": nemos_ms,
+            "tokens": len(tokens),
+        },
+    )
     assert list(heard.tokens) == tokens
     assert len(waits) <= 2
+    assert len(waits_of_chunks) <= 2
+
+
+@contextmanager
+def _waits(stage: Stage) -> Iterator[list[str]]:
+    """Note what the host waits for a card with: what torch warns of, and its events, of which it does not."""
+    import torch
+
+    waits: list[str] = []
+    synchronize = torch.cuda.Event.synchronize
+
+    def note(event: torch.cuda.Event) -> None:
+        waits.append("event")
+        synchronize(event)
+
+    with warnings.catch_warnings(record=True) as said, pytest.MonkeyPatch.context() as patched:
+        warnings.simplefilter("always")
+        patched.setattr(torch.cuda.Event, "synchronize", note)
+        if not stage.rehearsed:
+            torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield waits
+        finally:
+            if not stage.rehearsed:
+                torch.cuda.set_sync_debug_mode("default")
+    waits += [str(warning.message) for warning in said if "synchroniz" in str(warning.message)]
 
 
 def _took_ms(stage: Stage, call: Callable[[], object]) -> float:
