@@ -25,6 +25,7 @@ from seat.web.probes import health, live, ready
 from seat.web.problems import to_response
 from seat.web.realtime import transcribe_in_realtime
 from seat.web.recent import Recent, list_recent
+from seat.web.sockets import Lobby
 from seat.web.stream import stream_audio
 from seat.web.transcriptions import create_transcription, create_translation
 from seat.web.underway import with_last_words
@@ -48,7 +49,7 @@ def build_app(
     Returns:
         The application, and the service behind it for whoever must stop it.
     """
-    service, recent = Service(settings, load_recognizer, on_failure), Recent()
+    service, recent, lobby = Service(settings, load_recognizer, on_failure), Recent(), Lobby()
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:
@@ -78,6 +79,7 @@ def build_app(
             "settings": Provide(lambda: settings, sync_to_thread=False),
             "exposition": Provide(lambda: exposition, sync_to_thread=False),
             "recent": Provide(lambda: recent, sync_to_thread=False),
+            "lobby": Provide(lambda: lobby, sync_to_thread=False),
         },
         cors_config=_cors(settings),
         exception_handlers={Exception: to_response},

@@ -24,6 +24,7 @@ from seat.web.sockets import (
     MOST_LEVELS,
     MOST_VALUES,
     CloseCode,
+    Lobby,
     Socket,
     Wire,
     _gone,
@@ -63,7 +64,7 @@ class FakeSocket:
 
 def wire(socket: FakeSocket) -> Wire:
     """A wire to it, with little patience."""
-    return Wire(cast("Socket", socket), slow_s=0.05)
+    return Wire(cast("Socket", socket), Lobby(), slow_s=0.05)
 
 
 async def test_who_does_not_read_is_closed_with_the_reason() -> None:

@@ -35,6 +35,7 @@ from seat.web.realtime_config import Config, Dialect
 from seat.web.sockets import (
     CLOSE_CODES,
     LARGE_MESSAGE,
+    Lobby,
     Reason,
     Socket,
     Wire,
@@ -55,10 +56,13 @@ TRANSCRIPTION: Final = "conversation.item.input_audio_transcription"
 
 @websocket("/v1/realtime")
 async def transcribe_in_realtime(
-    socket: Socket, service: NamedDependency[Service], settings: NamedDependency[Settings]
+    socket: Socket,
+    service: NamedDependency[Service],
+    settings: NamedDependency[Settings],
+    lobby: NamedDependency[Lobby],
 ) -> None:
     """Transcribe while somebody speaks."""
-    wire = await accept(socket)
+    wire = await accept(socket, lobby)
     async with told(wire, partial(_error, event_id=None)):
         check_key(settings, shown_key(socket))
         intent = socket.query_params.get("intent", "transcription")

@@ -35,8 +35,8 @@ CLOSE_S: Final = 1.0
 QUIET_S: Final = 0.05
 """Seconds without a message after which nobody is taken to be in the middle of something."""
 
-READING_PAST: Final = asyncio.Semaphore(8)
-"""Clients that are let finish at once: nobody knows yet who they are, and what they send is held."""
+MOST_STRANGERS: Final = 8
+"""Clients at once that nobody knows: each can send 64 MiB of a message that never ends, which Granian holds."""
 
 LARGEST_MESSAGE: Final = 15 * 1024 * 1024
 """Bytes of one message, as at OpenAI. Granian breaks off without a word above 16 MiB in one frame, and above 64 in all.
@@ -83,11 +83,22 @@ CLOSE_CODES: Final = {
 }
 
 
+class Lobby:
+    """Where clients of one seat are that have not shown a key yet, and those that are sent away."""
+
+    def __init__(self) -> None:
+        self.coming = asyncio.Semaphore(MOST_STRANGERS)
+        """Held by those that may still show a key."""
+        self.leaving = asyncio.Semaphore(MOST_STRANGERS)
+        """Held by those that are let finish what they say."""
+
+
 class Wire:
     """One accepted websocket, with its bounds."""
 
-    def __init__(self, socket: Socket, slow_s: float = SLOW_S) -> None:
+    def __init__(self, socket: Socket, lobby: Lobby, slow_s: float = SLOW_S) -> None:
         self._socket = socket
+        self._lobby = lobby
         self._slow_s = slow_s
         self._sending = asyncio.Lock()
 
@@ -131,10 +142,10 @@ class Wire:
 
     async def read_past(self) -> None:
         """Let a client finish that does not listen yet: a connection with unread data is reset, and its reason lost."""
-        if READING_PAST.locked():
+        if self._lobby.leaving.locked():
             return
         with suppress(TimeoutError, ClientDisconnected, InvalidEvent):
-            async with READING_PAST, asyncio.timeout(CLOSE_S):
+            async with self._lobby.leaving, asyncio.timeout(CLOSE_S):
                 while True:
                     async with asyncio.timeout(QUIET_S):
                         await self.receive()
@@ -148,12 +159,12 @@ class Wire:
             return
 
 
-async def accept(socket: Socket) -> Wire:
+async def accept(socket: Socket, lobby: Lobby) -> Wire:
     """Take a client in. Why it cannot stay is said on the websocket: a browser is not shown a refused handshake."""
     offered = [name.strip() for name in socket.headers.get("sec-websocket-protocol", "").split(",")]
     choice = min(filter(None, offered), key=lambda name: name.startswith(KEY_PROTOCOL), default=None)
     await socket.accept(choice)  # one of those offered, or a browser breaks off; the key only where nothing else is
-    return Wire(socket)
+    return Wire(socket, lobby)
 
 
 def parse(message: str) -> dict[str, Any]:

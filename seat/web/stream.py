@@ -29,22 +29,24 @@ from seat.utterance import Snapshot
 from seat.vad import Turns
 from seat.web.keys import check_key, shown_key
 from seat.web.problems import problem_of
-from seat.web.sockets import CLOSE_CODES, Reason, Socket, Wire, accept, attend, feed, note_session, parsed, told
+from seat.web.sockets import CLOSE_CODES, Lobby, Reason, Socket, Wire, accept, attend, feed, note_session, parsed, told
 
 KEY_WITHIN_S: Final = 10.0
 """Seconds that a client which has not shown a key may take to show one."""
 
-STRANGERS: Final = asyncio.Semaphore(8)
-"""Clients that may take that time at once: each can send 64 MiB of a message that never ends, which Granian holds."""
-
 
 @websocket("/v1/audio/stream")
-async def stream_audio(socket: Socket, service: NamedDependency[Service], settings: NamedDependency[Settings]) -> None:
+async def stream_audio(
+    socket: Socket,
+    service: NamedDependency[Service],
+    settings: NamedDependency[Settings],
+    lobby: NamedDependency[Lobby],
+) -> None:
     """Transcribe while somebody speaks."""
-    wire = await accept(socket)
+    wire = await accept(socket, lobby)
     async with told(wire, _error):
         rate = sample_rate(socket.query_params.get("sample_rate", str(SAMPLE_RATE)))
-        key = shown_key(socket) or (await _key_within(wire) if settings.api_keys else "")
+        key = shown_key(socket) or (await _key_within(wire, lobby) if settings.api_keys else "")
         check_key(settings, key)
         streams = service.open_streams()
         stream = _Stream(wire, settings, PcmReader("pcm16", rate))
@@ -73,12 +75,12 @@ def sample_rate(written: str) -> int:
     return rate
 
 
-async def _key_within(wire: Wire) -> str:
+async def _key_within(wire: Wire, lobby: Lobby) -> str:
     """The key of the first message, where it has one."""
-    if STRANGERS.locked():
+    if lobby.coming.locked():
         raise TooManyStrangers
     try:
-        async with STRANGERS, asyncio.timeout(KEY_WITHIN_S):
+        async with lobby.coming, asyncio.timeout(KEY_WITHIN_S):
             message = await wire.receive()
             return str((await parsed(message)).get("key") or "") if isinstance(message, str) else ""
     except TimeoutError as fault:
