@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -54,26 +55,22 @@ class Job(Generic[Result]):
         """Run the call, on the thread of that name, unless it was taken back; what is returned tells the waiter."""
         if self.outcome.cancelled() or not self._claim.acquire(blocking=False):
             return None
-        setter: Callable[[Any], None] = self.outcome.set_exception
-        answer: Any
         try:
-            setter, answer = self.outcome.set_result, self._context.run(self._call)
+            return partial(self._tell, self.outcome.set_result, self._context.run(self._call))
         except Exception as fault:  # noqa: BLE001  whatever it is, the waiter must hear of it and the thread must live
-            setter, answer = self.outcome.set_exception, fault
+            return partial(self._tell, self.outcome.set_exception, fault)
         except BaseException as fault:  # noqa: BLE001  an exit raised in a task would end the event loop
-            answer = RuntimeError(f"a call on the {thread} thread raised {type(fault).__name__}")
-            answer.__cause__ = fault
-            setter = self.outcome.set_exception
+            said = RuntimeError(f"a call on the {thread} thread raised {type(fault).__name__}")
+            said.__cause__ = fault
+            return partial(self._tell, self.outcome.set_exception, said)
 
+    def _tell(self, setter: Callable[[Any], None], answer: Any) -> None:  # noqa: ANN401  of any type
         def resolve() -> None:
             if not self.outcome.done():
                 setter(answer)
 
-        def tell() -> None:
-            if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(resolve)
-
-        return tell
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(resolve)
 
 
 def _seen(outcome: asyncio.Future[Any]) -> None:

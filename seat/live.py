@@ -71,6 +71,8 @@ class _Turn:
     utterance: Utterance
     stop: int | None = None
     announced: bool = False
+    committed: bool = False
+    """Whether the client has ended it: it stays one then, however much of it is still to be heard."""
     carried: object | None = None
     last_frame: int | None = None
     due_at: float | None = None
@@ -162,7 +164,7 @@ class LiveSession:
         if not self._listening:
             self._begin(self._tape.end)
         turn = self._open[-1]
-        turn.announced = True
+        turn.announced = turn.committed = True
         turn.stop = self._spoken_to = self._tape.end
         if self._detector:
             self._detector.restart()
@@ -275,7 +277,7 @@ class LiveSession:
             return
         if last:
             await self._finish(turn, added)
-        elif self._turns and self._paused(turn):
+        elif self._turns and not turn.committed and self._paused(turn):
             await self._break(turn)
             await self._finish(turn, added)
         elif turn.utterance or turn.tail.tokens:

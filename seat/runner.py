@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,15 +40,23 @@ class Runner:
     ) -> None:
         self._executor, self._recognizer, self._governor, self._clock = executor, recognizer, governor, clock
         self._lost = False
+        self._padding = ThreadPoolExecutor(
+            1, "pad"
+        )  # asyncio's own threads may all be busy with spooling and rendering
 
     async def pad(self, entries: Sequence[Entry]) -> object | None:
         """Lay the windows of a batch side by side, in a thread of its own, while another batch computes.
 
         Where that fails, there is None: it is done on the GPU thread then, and a fault there is one of the batch.
         """
+        waveforms = [entry.waveform for entry in entries]
         with contextlib.suppress(Exception):
-            return await asyncio.to_thread(self._recognizer.pad, [entry.waveform for entry in entries])
+            return await asyncio.get_running_loop().run_in_executor(self._padding, self._recognizer.pad, waveforms)
         return None
+
+    def close(self) -> None:
+        """Let that thread go; it is not waited for."""
+        self._padding.shutdown(wait=False)
 
     def submit(self, entries: Sequence[Entry], padded: object | None = None) -> Job[Outcome]:
         """Put a batch into the GPU thread's line.

@@ -115,6 +115,7 @@ class Scheduler:
             self._loop.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._loop
+        self._runner.close()
         self._settle_all(ShuttingDown)
 
     def _ended(self, loop: asyncio.Task[None]) -> None:
@@ -189,7 +190,7 @@ class Scheduler:
                 carried = after
         return Heard.of(results, submitted_at)
 
-    async def proceed(self, chunk: Chunk, *, deadline_at: float) -> tuple[Recognition, object, Ran]:
+    async def proceed(self, chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
         """Recognize the next chunk of a stream that never ends.
 
         It is urgent, and is let in however much waits: a stream has one chunk in the queue at most, and the streams are

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from functools import partial
 from importlib import resources
@@ -38,6 +39,9 @@ wait is limited by the settings, not here."""
 
 CLOSE_WITHIN_S = 8.0
 """Seconds that the server gets to end by itself once nobody is served any more; five are the model's thread's."""
+
+LEAVE_S = 5.0
+"""Seconds for threads to end once all is told, of which one may hang in a card's driver."""
 
 FLUSH_S = 0.2
 """Seconds for the last answers to leave before connections are told to close: some HTTP/2 clients read no further."""
@@ -101,10 +105,16 @@ def serve(settings: Settings, load_recognizer: Callable[[Settings], Recognizer] 
     except CannotStart as fault:
         log.error("cannot_start", reason=str(fault))
         return 1
-    try:
-        return asyncio.run(_serve(settings, partial(_load_for_good, load_recognizer, settings), outlets, listener))
-    finally:
-        outlets.shut_down()
+
+    async def served() -> int:
+        try:
+            exit_code = await _serve(settings, partial(_load_for_good, load_recognizer, settings), outlets, listener)
+        finally:
+            outlets.shut_down()
+        _leave_within(LEAVE_S, exit_code)
+        return exit_code
+
+    return asyncio.run(served())
 
 
 def _load_for_good(load_recognizer: Callable[[Settings], Recognizer], settings: Settings) -> Recognizer:
@@ -149,11 +159,12 @@ class _Server(Server):
         self._shd = SocketHolder(*described)  # type: ignore[assignment, call-arg]  # its stub has neither
 
 
-def _example(settings: Settings) -> str:
+def _example(settings: Settings, port: int) -> str:
     """A command to paste that has a bundled clip transcribed."""
     clip = resources.files("seat") / "demo" / "clips" / "call.flac"
     key = "-H 'Authorization: Bearer KEY' " if settings.api_keys else ""
-    return f"curl {settings.url}/v1/audio/transcriptions {key}-F model={settings.model_id} -F file=@{clip}"
+    url = settings.model_copy(update={"port": port}).url  # 0 is any free one
+    return f"curl {url}/v1/audio/transcriptions {key}-F model={settings.model_id} -F file=@{clip}"
 
 
 def make_server(app: Callable[..., Any], listener: socket.socket) -> Server:
@@ -217,12 +228,12 @@ async def _serve(
 
     app, service = build_app(settings, load_recognizer, fail, outlets.exposition)
     publish(service, settings.device)
-    under_way = UnderWay()
+    under_way, port = UnderWay(), listener.getsockname()[1]
     server = make_server(under_way.watching(app), listener)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number.name)
-    log.info("listening", address=settings.host, port=settings.port, try_it=_example(settings))
+    log.info("listening", address=settings.host, port=port, try_it=_example(settings, port))
     serving = asyncio.ensure_future(server.serve())
     watching = asyncio.create_task(watch(lambda: service.state is State.STALLED), name="watch")
     await asyncio.wait([serving])
@@ -230,3 +241,15 @@ async def _serve(
     if not serving.cancelled():
         serving.result()
     return exit_code
+
+
+def _leave_within(seconds: float, exit_code: int) -> None:
+    """End the process though a thread may hang: asyncio and the interpreter would wait for it without a limit."""
+
+    def leave() -> None:
+        log.warning("threads_left", after_s=seconds)
+        os._exit(exit_code)
+
+    over = threading.Timer(seconds, leave)
+    over.daemon = True
+    over.start()

@@ -121,7 +121,7 @@ class Settings(BaseModel):
     """Seconds of audio of a live session that may wait to be heard; then no more is read until some has been."""
     decoders: Annotated[int, Field(ge=1)] = 2
     """Files that are decoded at the same time."""
-    api_keys: Annotated[tuple[SecretStr, ...], BeforeValidator(_split)] = ()
+    api_keys: Annotated[tuple[SecretStr, ...], Field(min_length=1), BeforeValidator(_split)] = ()
     """Keys that clients must show; none for an open seat. 'NAME:KEY' gives a key the name that the log calls it by."""
     cors_origins: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
     """Origins whose pages may call the API from a browser, such as 'https://app.example'; '*' for any."""
@@ -159,10 +159,8 @@ class Settings(BaseModel):
 
 def _named(entry: SecretStr, otherwise: str) -> tuple[str, SecretStr]:
     whole = entry.get_secret_value().strip()  # as what comes in a header is
-    name, _, key = whole.partition(":")
-    return (
-        (name, SecretStr(key.strip())) if key.strip() and _KEY_NAME.fullmatch(name) else (otherwise, SecretStr(whole))
-    )
+    name, colon, key = whole.partition(":")
+    return (name, SecretStr(key.strip())) if colon and _KEY_NAME.fullmatch(name) else (otherwise, SecretStr(whole))
 
 
 def read(environment: Mapping[str, str] = os.environ, **overrides: object) -> Settings:
@@ -191,7 +189,8 @@ def read(environment: Mapping[str, str] = os.environ, **overrides: object) -> Se
 
 def _told(values: Mapping[str, object], field: str, kind: str, message: str) -> str:
     """What is wrong with a setting, with all that was written for it."""
-    said = {"missing": "There is a value too few", "too_long": "There are values too many"}.get(kind, message)
+    few, many = "There is a value too few", "There are values too many"
+    said = {"missing": few, "too_short": few, "too_long": many}.get(kind, message)
     return f"{PREFIX}{field.upper()}={values[field]!r}: {said}"
 
 
@@ -212,6 +211,8 @@ def _contradictions(settings: Settings) -> Iterator[str]:
             "captured with, and once memory has gone back to the driver the next replay is an illegal access"
         )
     for name, key in settings.named_keys:
+        if not key:
+            yield f"SEAT_API_KEYS: there is no key behind '{name}:', and whoever knew that would be let in"
         if not (key.get_secret_value().isascii() and key.get_secret_value().isprintable()):
             yield f"SEAT_API_KEYS: '{name}' holds more than printable ASCII, and no client could send it in a header"
     if settings.max_live_wait_s < sum(settings.live_window_s[1:]):

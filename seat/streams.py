@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from seat.batches import Ran
 from seat.errors import TooManySessions
 from seat.live import LiveSession
-from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Vocabulary
+from seat.recognizer import SAMPLE_RATE, Vocabulary
 from seat.scheduler import Scheduler
 from seat.telemetry import speaking
 from seat.turn import Event
@@ -93,7 +92,12 @@ class Streams:
         if len(self._sessions) >= self.limits.sessions:
             raise TooManySessions(limit=self.limits.sessions)
         session = LiveSession(
-            self._hear, self.vocabulary, self.window, emit, turns=turns, most_waiting_s=self.limits.waiting_s
+            self._scheduler.proceed,
+            self.vocabulary,
+            self.window,
+            emit,
+            turns=turns,
+            most_waiting_s=self.limits.waiting_s,
         )
         self._sessions.add(session)
         self._opened += 1
@@ -107,6 +111,3 @@ class Streams:
                 self._empty.set()
             self._audio_s += session.tally.audio_s
             self._chunks += session.tally.chunks
-
-    async def _hear(self, chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
-        return await self._scheduler.proceed(chunk, deadline_at=deadline_at)

@@ -110,3 +110,23 @@ async def test_leaving_does_not_wait_for_a_call_that_hangs() -> None:
     assert not stuck.done()
     release.set()
     await asyncio.wait([stuck])
+
+
+def test_a_call_that_ends_after_its_loop_is_no_fault() -> None:
+    """As where a stop did not wait for it: nobody is left to be told, and the thread says nothing of that."""
+    begun, release = threading.Event(), threading.Event()
+    faults: list[threading.ExceptHookArgs] = []
+
+    async def leave() -> threading.Thread:
+        async with Executor(leave_within_s=0.05) as executor:
+            executor.submit(lambda: (begun.set(), release.wait()))
+            await asyncio.to_thread(begun.wait, 5)
+        return executor._thread
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(threading, "excepthook", faults.append)
+        thread = asyncio.run(leave())
+        release.set()
+        thread.join(5)
+    assert not thread.is_alive()
+    assert faults == []

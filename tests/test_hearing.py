@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 from typing import Any, cast
@@ -55,7 +56,28 @@ class _Scheduler:
         )
 
 
-async def _run(scheduler: _Scheduler, audio: Waveform) -> tuple[list[list[str]], list[tuple[float, float]], Heard]:
+class _Failing:
+    """Says that the second window is empty, waits until it is tried again, and fails; that try never ends."""
+
+    def __init__(self) -> None:
+        self.trying, self.dropped = asyncio.Event(), asyncio.Event()
+
+    async def recognize(self, waveforms: Sequence[Waveform], on_recognized: Any = None, **_: Any) -> Heard:
+        if len(waveforms) > 1:
+            on_recognized(1, NOTHING)
+            await self.trying.wait()
+            raise RecognitionFailed
+        self.trying.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.dropped.set()
+        raise AssertionError
+
+
+async def _run(
+    scheduler: _Scheduler | _Failing, audio: Waveform
+) -> tuple[list[list[str]], list[tuple[float, float]], Heard]:
     windows = plan(len(audio), WindowLimits.of_seconds(4, (1, 0)), lambda _first, last: last)
     assert len(windows) == 3
     said: list[list[str]] = []
@@ -111,6 +133,15 @@ async def test_where_another_try_fails_the_first_one_counts(fault: SeatError) ->
     assert "five" not in [word for words in said for word in words]
     assert said[-1][-1] == "nine"
     assert scheduler.tried_again == 1
+
+
+async def test_what_is_tried_again_is_dropped_where_the_request_fails() -> None:
+    """Nobody waits for it any more, and it leaves the queue."""
+    scheduler = _Failing()
+    with pytest.raises(RecognitionFailed):
+        await _run(scheduler, _with_silent_tail())
+    async with asyncio.timeout(5):
+        await scheduler.dropped.wait()
 
 
 async def test_no_window_is_missing_without_a_word() -> None:

@@ -157,6 +157,21 @@ async def test_a_commit_ends_a_turn_at_once() -> None:
         assert session.added[committed] == "one two"
 
 
+async def test_a_word_that_a_commit_cuts_is_heard_once() -> None:
+    """Also where the cut lies in the frame in which it begins: the next turn begins with the next frame."""
+    sound = speech([1], gap_s=0.1)
+    begins_at = int(np.flatnonzero(sound)[0])
+    assert (begins_at + 100) // FRAME == begins_at // FRAME
+    session = Session(hearing(FakeRecognizer()), None)
+    running = asyncio.create_task(session.live.run())
+    for part in (sound[: begins_at + 100], sound[begins_at + 100 :]):
+        await session.live.append(part)
+        session.live.commit()
+    await session.live.end()
+    await running
+    assert session.finals == ["one", ""]
+
+
 async def test_a_commit_of_silence_is_answered() -> None:
     """With an empty text."""
     session = Session(hearing(FakeRecognizer()), Turns())
@@ -207,20 +222,45 @@ async def test_what_is_done_while_something_is_told_does_no_harm(
     assert live.tally.audio_s == pytest.approx(len(TALK) / SAMPLE_RATE)
 
 
+class Hum(FakeRecognizer):
+    """One that hears words through what the detector takes for speech."""
+
+    def proceed(self, chunks: Sequence[Chunk], padded: object | None = None) -> list[tuple[Recognition, object]]:
+        """As any fake, without the hum."""
+        return super().proceed([_without_hum(chunk) for chunk in chunks], padded)
+
+
+def _hummed(sound: Waveform) -> Waveform:
+    """The same, with a hum that comes and goes where there was silence."""
+    hum = 300 * (np.arange(len(sound)) // 1600 % 2)
+    return np.where(sound == 0, hum, sound).astype(np.int16)
+
+
+LONG_PAUSE = _hummed(np.concatenate([speech([1]), quiet(4), speech([2])]))
+
+
 async def test_a_turn_without_words_for_long_ends() -> None:
-    """Where noise hides the silence from the detector, the decoder's own counts; the next word begins a turn."""
+    """Where noise hides the silence from the detector, the decoder's own counts; the next word begins a turn.
 
-    class Hum(FakeRecognizer):
-        def proceed(self, chunks: Sequence[Chunk]) -> list[tuple[Recognition, object]]:
-            return super().proceed([_without_hum(chunk) for chunk in chunks])
-
-    sound = np.concatenate([speech([1]), quiet(4), speech([2])])
-    hum = np.where(np.arange(len(sound)) % 2, 300, -300).astype(np.int16)
-    noisy = np.where(sound == 0, hum, sound).astype(np.int16)
-    session = await Session(hearing(Hum()), Turns(threshold=0.0)).hear(noisy)
+    The decoder goes on all the same.
+    """
+    chunks: list[Chunk] = []
+    session = await Session(hearing(Hum(), chunks), Turns(threshold=0.0)).hear(LONG_PAUSE)
     assert [final for final in session.finals if final] == ["one", "two"]
     numbers = [event.turn for event in session.events if isinstance(event, Started)]
     assert numbers == [event.turn for event in session.events if isinstance(event, Stopped)]
+    assert [chunk.carried for chunk in chunks] == [None, *range(1, len(chunks))]
+
+
+async def test_a_turn_that_the_client_ended_stays_one() -> None:
+    """However much of it was still to be heard: who commits waits for one answer."""
+    session = Session(hearing(Hum()), Turns(threshold=0.0))
+    await session.live.append(LONG_PAUSE)
+    committed = session.live.commit()
+    await session.live.end()
+    await session.live.run()
+    assert session.finals == ["one two"]
+    assert session.added[committed] == "one two"
 
 
 def _without_hum(chunk: Chunk) -> Chunk:
@@ -229,10 +269,17 @@ def _without_hum(chunk: Chunk) -> Chunk:
 
 
 async def test_a_stretch_that_fails_is_told_and_the_stream_goes_on() -> None:
-    """The turn fails, once; words after it are heard."""
-    session = await Session(failing_in({1}), Turns()).hear(TALK)
-    assert [event.turn for event in session.events if isinstance(event, Failed)] == [1]
-    assert session.finals[-2:] == SAID[1:]
+    """The turn fails, once; words after it are heard, by a decoder that begins again."""
+    failing, carried = failing_in({4}), list[object]()
+
+    async def hear(chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
+        carried.append(chunk.carried)
+        return await failing(chunk, deadline_at)
+
+    session = await Session(hear, Turns()).hear(TALK)
+    assert [event.turn for event in session.events if isinstance(event, Failed)] == [2]
+    assert (session.finals[0], session.finals[-1]) == (SAID[0], SAID[-1])
+    assert carried == [*(None, 1), *(None, 1, None, 1, 2), None]
 
 
 @pytest.mark.parametrize("failing", [{1}, {2}, {1, 2}, {3}, {1, 2, 3}, {2, 4}])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,6 +17,9 @@ from seat.recognizer import SAMPLE_RATE, Waveform
 from seat.runner import Runner
 from seat.telemetry import here
 from tests.fakes import FakeMeter, FakeRecognizer, hear, speech
+
+PATIENCE_S = 10.0
+"""Seconds after which something is taken never to come."""
 
 
 def _runner(executor: Executor, recognizer: FakeRecognizer) -> Runner:
@@ -45,6 +50,25 @@ async def test_a_batch_gives_its_words_and_what_it_took() -> None:
         assert outcome.ran is not None
         assert (outcome.ran.size, outcome.ran.ended_at - outcome.ran.began_at) == (2, 1.0)
     assert recognizer.padded == [[len(entry.waveform) for entry in entries]]
+
+
+async def test_padding_waits_for_no_thread_of_others() -> None:
+    """Where spooling, parsing and rendering hold all of asyncio's own, the next batch is padded all the same."""
+    recognizer, busy = FakeRecognizer(), threading.Event()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    async with Executor() as executor:
+        runner = _runner(executor, recognizer)
+        other = asyncio.create_task(asyncio.to_thread(busy.wait))
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                padded = await runner.pad([_entry(speech([2]))])
+        finally:
+            busy.set()
+        await other
+        runner.close()
+    assert padded is not None
+    assert recognizer.padded == [[len(speech([2]))]]
 
 
 async def test_who_has_gone_is_not_computed() -> None:

@@ -58,7 +58,7 @@ def test_a_variable_sets_its_field(name: str, value: str, field: str, expected: 
         ("k1,k2", [("key1", "k1"), ("key2", "k2")]),
         ("ann:k1, k2 ,ann:k3", [("ann", "k1"), ("key2", "k2"), ("ann", "k3")]),
         ("ann:k:1", [("ann", "k:1")]),
-        ("1:k,:k,ann:", [("key1", "1:k"), ("key2", ":k"), ("key3", "ann:")]),
+        ("1:k,:k,1:", [("key1", "1:k"), ("key2", ":k"), ("key3", "1:")]),
     ],
 )
 def test_a_key_has_a_name_for_the_log(value: str, named: list[tuple[str, str]]) -> None:
@@ -128,6 +128,22 @@ def test_a_key_that_no_client_could_send_stops_the_start(keys: str, name: str) -
         settings.read({"SEAT_API_KEYS": keys})
     assert f"SEAT_API_KEYS: '{name}' holds more than printable ASCII" in str(caught.value)
     assert keys[-3:] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "keys, said",
+    [
+        ("ann:", "there is no key behind 'ann:'"),
+        ("right, ann: ", "there is no key behind 'ann:'"),
+        (",", "SEAT_API_KEYS=',': There is a value too few"),
+        (" ", "SEAT_API_KEYS=' ': There is a value too few"),
+    ],
+)
+def test_a_key_that_was_left_out_stops_the_start(keys: str, said: str) -> None:
+    """As where a variable that should hold it is not set: the seat would be open to all, or to who knows the name."""
+    with pytest.raises(InvalidSettings) as caught:
+        settings.read({"SEAT_API_KEYS": keys})
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

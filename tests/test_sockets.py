@@ -22,6 +22,7 @@ from seat.web.realtime_config import Config
 from seat.web.sockets import (
     LARGEST_MESSAGE,
     MOST_LEVELS,
+    MOST_STRANGERS,
     MOST_VALUES,
     CloseCode,
     Lobby,
@@ -103,6 +104,33 @@ async def test_every_fault_is_told(fault: Exception, code: CloseCode, reason: st
         raise fault
     assert [message["error"]["code"] for message in socket.sent] == [reason]
     assert socket.closed == (code, reason)
+
+
+async def test_who_reads_nothing_is_told_nothing_more() -> None:
+    """Though just then it begins to read: that would be half an event late, and nobody waits for it."""
+    socket = FakeSocket()
+    async with told(wire(socket), lambda body: {"error": body}):
+        raise SlowReader(seconds=1)
+    assert (socket.sent, socket.closed) == ([], (CloseCode.POLICY, "slow_reader"))
+
+
+async def test_a_few_that_are_refused_may_finish_what_they_say() -> None:
+    """What they send is held meanwhile; of many, the others are closed at once."""
+    lobby, closed = Lobby(), list[int]()
+
+    class Talking(FakeSocket):
+        async def receive(self) -> object:
+            await asyncio.sleep(0.01)
+            return {"type": "websocket.receive", "bytes": b"sound"}
+
+    async def refuse(number: int) -> None:
+        async with told(Wire(cast("Socket", Talking()), lobby), lambda body: body):
+            raise InvalidEvent(reason="no")
+        closed.append(number)
+
+    await asyncio.gather(*map(refuse, range(MOST_STRANGERS + 2)))
+    assert closed[:2] == [MOST_STRANGERS, MOST_STRANGERS + 1]
+    assert len(closed) == MOST_STRANGERS + 2
 
 
 async def test_who_says_too_much_is_not_gone() -> None:

@@ -37,14 +37,14 @@ def check_key(settings: Settings, shown: str) -> None:
     Raises:
         InvalidApiKey: The settings name keys, and this is none of them.
     """
+    if not settings.api_keys:
+        return
     matches = [
         name
         for name, key in settings.named_keys
         if hmac.compare_digest(shown.encode(errors="replace"), key.get_secret_value().encode())
     ]
-    if not settings.api_keys:
-        return
-    if not (shown and matches):
+    if not matches:
         raise InvalidApiKey(given=bool(shown))
     note(client=matches[0])
 

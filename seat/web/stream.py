@@ -46,7 +46,10 @@ async def stream_audio(
     wire = await accept(socket, lobby)
     async with told(wire, _error):
         rate = sample_rate(socket.query_params.get("sample_rate", str(SAMPLE_RATE)))
-        key = shown_key(socket) or (await _key_within(wire, lobby) if settings.api_keys else "")
+        key, first = shown_key(socket), None
+        if settings.api_keys and not key:
+            first = await _first_within(wire, lobby)
+            key = str(first.get("key") or "")
         check_key(settings, key)
         streams = service.open_streams()
         stream = _Stream(wire, settings, PcmReader("pcm16", rate))
@@ -54,7 +57,7 @@ async def stream_audio(
             reason: Reason | None = None
             try:
                 await wire.send({"type": "ready", "model": settings.model_id, "sample_rate": rate})
-                reason = await attend(wire, streams, session, stream.pump(session))
+                reason = await attend(wire, streams, session, stream.pump(session, first))
             finally:
                 note_session(session, reason)
             if reason is not Reason.GONE:
@@ -75,14 +78,14 @@ def sample_rate(written: str) -> int:
     return rate
 
 
-async def _key_within(wire: Wire, lobby: Lobby) -> str:
-    """The key of the first message, where it has one."""
+async def _first_within(wire: Wire, lobby: Lobby) -> dict[str, Any]:
+    """The first message of who has not shown a key yet; empty where that is sound."""
     if lobby.coming.locked():
         raise TooManyStrangers
     try:
         async with lobby.coming, asyncio.timeout(KEY_WITHIN_S):
             message = await wire.receive()
-            return str((await parsed(message)).get("key") or "") if isinstance(message, str) else ""
+            return await parsed(message) if isinstance(message, str) else {}
     except TimeoutError as fault:
         raise InvalidApiKey(given=False) from fault
 
@@ -97,16 +100,16 @@ class _Stream:
         self._finals = 0
         self._asked: set[int] = set()  # turns that the client ended itself: those are answered, words or not
 
-    async def pump(self, session: LiveSession) -> None:
-        """Feed a session until the client says that it is done."""
+    async def pump(self, session: LiveSession, first: dict[str, Any] | None) -> None:
+        """Feed a session until the client says that it is done; what it said first has been read already."""
         more = True
         while more:
-            message = await self._wire.receive()
+            message, first = first or await self._wire.receive(), None
             if isinstance(message, bytes):
                 await feed(session, self._reader, message)
                 continue
             try:
-                more = await self._obey(session, await parsed(message))
+                more = await self._obey(session, await parsed(message) if isinstance(message, str) else message)
             except InvalidEvent as fault:
                 await self._wire.send(_error(problem_of(fault).error))
 

@@ -170,6 +170,44 @@ def test_a_model_that_hangs_does_not_keep_the_process(start: Start) -> None:
     assert seat.exit_code(within_s=LEAVE_WITHIN_S) == 0
 
 
+DRIVER_HANGS = """
+import sys, threading
+from seat.serve import serve
+from seat.settings import read
+from tests.fakes import FakeMeter, FakeRecognizer
+
+class Meter(FakeMeter):
+    def reported(self):
+        threading.Event().wait()
+
+recognizer = FakeRecognizer()
+recognizer.meter = Meter()
+sys.exit(serve(read(), lambda settings: recognizer))
+"""
+"""A seat on a card whose driver never answers who is asked by `/metrics`."""
+
+
+def test_a_driver_that_hangs_does_not_keep_the_process(tmp_path: Path) -> None:
+    """It holds a thread for which asyncio and the interpreter would wait; the process leaves without, and says so."""
+    with Seat(tmp_path, ["-c", DRIVER_HANGS], {"SEAT_DRAIN_S": "0.5"}) as seat:
+        seat.wait_for("/health/ready")
+        with socket.create_connection(("127.0.0.1", seat.port), PATIENCE_S) as scrape:
+            scrape.sendall(b"GET /metrics HTTP/1.1\r\nHost: seat\r\n\r\n")
+            assert seat.get("/metrics").status_code == 200, "who asks meanwhile gets the reading before"
+            seat.stop()
+            assert seat.exit_code() == 0
+        assert len(seat.log_lines(event="threads_left")) == 1
+
+
+def test_a_free_port_is_told(tmp_path: Path) -> None:
+    """Where any will do, the log has the one that was found, to be pasted."""
+    with FakeSeat(tmp_path, SEAT_PORT="0") as seat:
+        (line,) = until(lambda: seat.log_lines(event="listening"), what="it listens")
+        assert line["port"] > 0
+        assert f"http://127.0.0.1:{line['port']}/v1" in line["try_it"]
+        assert httpx.get(f"http://127.0.0.1:{line['port']}/health/live", trust_env=False).status_code == 200
+
+
 def test_a_client_that_stands_still_does_not_keep_the_process(start: Start) -> None:
     """An upload that does not go on is given up after the deadline, or refused where it had not begun to be read."""
     seat = start(SEAT_DEADLINE_S="1").wait_for("/health/ready")

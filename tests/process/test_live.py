@@ -67,6 +67,19 @@ async def test_keys_are_asked_for_as_over_http(start: Start) -> None:
     assert "-key" not in seat.log_text()
 
 
+async def test_the_message_that_shows_the_key_says_more(start: Start) -> None:
+    """It may be any, and is obeyed like any other."""
+    seat = start(SEAT_API_KEYS="right-key").wait_for("/health/ready")
+    async with plain(seat) as socket:
+        await socket.send(json.dumps({"type": "start", "model": "nonsense", "key": "right-key"}))
+        await read(socket, "ready")
+        assert (await read(socket, "error"))["error"]["code"] == "model_not_found"
+    async with plain(seat) as socket:
+        await socket.send(json.dumps({"type": "finalize", "key": "right-key"}))
+        await read(socket, "ready")
+        assert (await read(socket, "final"))["text"] == ""
+
+
 async def test_who_is_refused_while_speaking_hears_why(start: Start) -> None:
     """Though ten megabytes are on their way that nobody will hear."""
     seat = start(SEAT_API_KEYS="right-key").wait_for("/health/ready")
