@@ -169,9 +169,9 @@ def room(
 
     from seat import room as rooms
     from seat import settings
+    from seat.caps import cap_nbytes
     from seat.client import Client, NoTranscript
     from seat.gpu.device import card as read_card
-    from seat.memory import cap_nbytes
 
     with _sentences():
         wanted = settings.read(device=device)

@@ -15,11 +15,12 @@ from typing import BinaryIO, Self
 
 from seat import audio
 from seat.budget import Budget
+from seat.caps import cap_nbytes
 from seat.errors import DeviceLost, ModelLoading, ShuttingDown, Stalled
 from seat.executor import Executor, ExecutorStatistics
 from seat.hearing import Listeners, NewWords, Progress, unheard, unread
 from seat.languages import of_model
-from seat.memory import Governor, MemoryStatistics, cap_nbytes
+from seat.memory import Governor, MemoryStatistics
 from seat.meter import MIB, Reported
 from seat.recognizer import Examination, ModelInfo, Recognizer
 from seat.scheduler import SchedulerStatistics

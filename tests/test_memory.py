@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seat.caps import cap_nbytes, no_room_for_weights, recommended_mib
 from seat.errors import CapTooSmall, ExceedsMemory, MemoryLimit
 from seat.memory import (
     REMEASURED_EVERY,
@@ -19,9 +20,6 @@ from seat.memory import (
     Footprint,
     Governor,
     Returns,
-    cap_nbytes,
-    no_room_for_weights,
-    recommended_mib,
 )
 from seat.meter import MIB, Allocator, Meter, Outside
 from seat.recognizer import SAMPLE_RATE, Recognition, Waveform

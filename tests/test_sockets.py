@@ -17,19 +17,17 @@ from seat.recognizer import Chunk
 from seat.settings import Settings
 from seat.streams import Streams
 from seat.turn import Words
+from seat.web.messages import MOST_LEVELS, MOST_VALUES, parse
 from seat.web.realtime import _Conversation
 from seat.web.realtime_config import Config
 from seat.web.sockets import (
     LARGEST_MESSAGE,
-    MOST_LEVELS,
     MOST_STRANGERS,
-    MOST_VALUES,
     CloseCode,
     Lobby,
     Socket,
     Wire,
     _gone,
-    parse,
     told,
 )
 from seat.windows import LiveWindow

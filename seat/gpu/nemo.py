@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf, open_dict
 
+from seat.caps import cap_nbytes, no_room_for_weights
 from seat.errors import ModelUnavailable
 from seat.gpu import checkpoint, device, graphs, logs
 from seat.gpu.attention import Attention, AttentionBank, Kind, bound_attention, choose, see_all
@@ -24,7 +25,6 @@ from seat.gpu.features import Features
 from seat.gpu.greedy import NO_TOKEN, Greedy
 from seat.gpu.residence import Residence
 from seat.gpu.subsampling import chunk_subsampling
-from seat.memory import cap_nbytes, no_room_for_weights
 from seat.meter import Meter
 from seat.recognizer import SAMPLE_RATE, Chunk, Examination, ModelInfo, Recognition, Vocabulary, Waveform, joined
 from seat.resident import ResidentMeter
@@ -72,7 +72,7 @@ def load(  # noqa: PLR0913  what is loaded and where, each named
         sha256: The digest the file must have, or None.
         device_name: As for `seat.gpu.device.choose`.
         dtype_name: 'auto', 'float32' or 'bfloat16', of the encoder.
-        mem_cap_mib: As for `seat.memory.cap_nbytes`.
+        mem_cap_mib: As for `seat.caps.cap_nbytes`.
         options: How it computes.
 
     Raises:

@@ -30,11 +30,11 @@ from seat.streams import Streams
 from seat.telemetry import note
 from seat.turn import Event, Failed, Started, Stopped, Whole, Words
 from seat.web.keys import check_key, shown_key
+from seat.web.messages import LARGE_MESSAGE, parsed
 from seat.web.problems import problem_of
 from seat.web.realtime_config import Config, Dialect
 from seat.web.sockets import (
     CLOSE_CODES,
-    LARGE_MESSAGE,
     Lobby,
     Reason,
     Socket,
@@ -43,7 +43,6 @@ from seat.web.sockets import (
     attend,
     feed,
     note_session,
-    parsed,
     told,
 )
 

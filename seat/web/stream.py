@@ -28,8 +28,9 @@ from seat.turn import Event, Failed, Whole, Words
 from seat.utterance import Snapshot
 from seat.vad import Turns
 from seat.web.keys import check_key, shown_key
+from seat.web.messages import parsed
 from seat.web.problems import problem_of
-from seat.web.sockets import CLOSE_CODES, Lobby, Reason, Socket, Wire, accept, attend, feed, note_session, parsed, told
+from seat.web.sockets import CLOSE_CODES, Lobby, Reason, Socket, Wire, accept, attend, feed, note_session, told
 
 KEY_WITHIN_S: Final = 10.0
 """Seconds that a client which has not shown a key may take to show one."""
