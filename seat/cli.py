@@ -13,8 +13,9 @@ import typer
 from seat import __version__
 from seat.bars import Newest
 from seat.errors import SeatError
-from seat.files import OutputFormat, sentence
+from seat.files import OutputFormat
 from seat.order import Order, by_settings, by_url
+from seat.sentences import sentence
 
 FAILED: Final = 1
 """Exit code where something that was asked for was not done."""

@@ -4,54 +4,31 @@ from __future__ import annotations
 
 import enum
 import json
-import logging
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from anyio.from_thread import start_blocking_portal
 
 from seat import formats
 from seat.bars import Bars
-from seat.errors import ModelNotFound, ModelUnavailable, RecognitionFailed, SeatError
+from seat.errors import ModelNotFound, ModelUnavailable, SeatError
 from seat.formats import GRANULARITIES
 from seat.inputs import STDIN, Item
 from seat.outputs import Output
+from seat.sentences import sentence
 
 if TYPE_CHECKING:
     from seat.client import Client
     from seat.recognizer import Recognizer
     from seat.settings import Settings
     from seat.transcript import Transcript
-
-LOCAL_LIMITS: Final[Mapping[str, str]] = {"SEAT_MAX_AUDIO_S": "0", "SEAT_DEADLINE_S": "604800"}
-"""A server's limits keep one client from the others' share. In this process there are none: no limit, and a week."""
-
-NEXT_STEPS: Final[Mapping[str, str]] = {
-    "invalid_audio": "See with a player, or with 'ffprobe', whether it holds sound.",
-    "audio_too_long": "Or raise SEAT_MAX_AUDIO_S where the model runs; 0 is no limit.",
-    "upload_too_large": "Send it in parts, or raise SEAT_MAX_UPLOAD_MIB where the server runs.",
-    "exceeds_memory": "Or raise SEAT_MEM_CAP_MIB where the model runs.",
-    "invalid_api_key": "Give the key with --api-key, or in SEAT_API_KEY.",
-    "model_not_found": "Choose one with --model-name, or leave that out to take the first.",
-    "model_loading": "Try again in a minute.",
-    "queue_full": "Try again in a minute.",
-    "too_many_sessions": "Try again in a minute, or raise SEAT_MAX_LIVE_SESSIONS where the server runs.",
-    "gpu_stalled": "Try again in a minute; if it stays so, read the server's log.",
-    "gpu_memory_limit": "Try again in a minute, or raise SEAT_MEM_CAP_MIB where the server runs.",
-    "gpu_lost": "Try again when it is back.",
-    "shutting_down": "Try again when it is back.",
-    "deadline_exceeded": "Send it in parts, or raise SEAT_DEADLINE_S where the server runs.",
-    "ModelUnavailable": "Name one with --model: 'demo', a path to a .nemo file, or 'owner/name' on Hugging Face.",
-    "InvalidSettings": "Correct these options or variables, or leave them out.",
-}
-"""What to do, by an error's code, or by the name of its class where it has none."""
 
 Hear = Callable[[BinaryIO, str, "Bars"], str]
 """Turns an open file with a name into the text to write, showing how far it is."""
@@ -70,18 +47,6 @@ class OutputFormat(enum.StrEnum):
     def suffix(self) -> str:
         """The ending of a file in this format."""
         return {"text": ".txt", "verbose_json": ".json"}.get(self.value, f".{self.value}")
-
-
-def sentence(fault: SeatError | OSError) -> str:
-    """Say what happened and what to do next."""
-    if not isinstance(fault, SeatError):
-        return f"{fault.strerror or fault}. Check the name and the permissions of {fault.filename or 'the file'}."
-    if isinstance(fault, RecognitionFailed):
-        cause = fault.__cause__
-        return f"{fault} It raised {type(cause).__name__}: {cause}. Report that, with the file's format and length."
-    key = getattr(fault, "reason", None) or fault.code or type(fault).__name__
-    said = str(fault)
-    return (said + ("\n" if "\n" in said else " ") + NEXT_STEPS.get(key, "")).rstrip()
 
 
 @contextmanager
@@ -215,20 +180,3 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with tempfile.TemporaryFile() as spooled:
             shutil.copyfileobj(source, spooled)
             yield cast("BinaryIO", spooled)
-
-
-def settings_here(model: str | None, device: str | None) -> Settings:
-    """Read the settings for a model in this process, and keep the terminal clear."""
-    from seat import settings
-
-    wanted = settings.read({**LOCAL_LIMITS, **settings.of_command_line()}, model=model, device=device)
-    hush(wanted)
-    return wanted
-
-
-def hush(settings: Settings) -> None:
-    """Let only errors of other people's code reach the terminal, before a model is loaded into this process."""
-    from seat.telemetry import configure_logging
-
-    configure_logging(settings.log_format)
-    logging.getLogger().setLevel(logging.ERROR)

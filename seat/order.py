@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from seat.bars import Bars
-from seat.files import Hear, OutputFormat, by_model, by_server, each, is_there, left_to_do, settings_here
+from seat.files import Hear, OutputFormat, by_model, by_server, each, is_there, left_to_do
 from seat.inputs import Item, expand
 from seat.outputs import Folder, Lines, Output, Screen
+
+if TYPE_CHECKING:
+    from seat.settings import Settings
+
+LOCAL_LIMITS: Final[Mapping[str, str]] = {"SEAT_MAX_AUDIO_S": "0", "SEAT_DEADLINE_S": "604800"}
+"""A server's limits keep one client from the others' share. In this process there are none: no limit, and a week."""
 
 Source = Callable[[Bars, OutputFormat], AbstractContextManager[Hear]]
 """Opens what hears: asked once, where there is something to do."""
@@ -96,3 +104,20 @@ def by_settings(model: str | None, device: str | None) -> Source:
         return by_model(settings, partial(load_nemo, settings), form)
 
     return opened
+
+
+def settings_here(model: str | None, device: str | None) -> Settings:
+    """Read the settings for a model in this process, and keep the terminal clear."""
+    from seat import settings
+
+    wanted = settings.read({**LOCAL_LIMITS, **settings.of_command_line()}, model=model, device=device)
+    hush(wanted)
+    return wanted
+
+
+def hush(settings: Settings) -> None:
+    """Let only errors of other people's code reach the terminal, before a model is loaded into this process."""
+    from seat.telemetry import configure_logging
+
+    configure_logging(settings.log_format)
+    logging.getLogger().setLevel(logging.ERROR)

@@ -24,11 +24,12 @@ from seat.captions import captions
 from seat.cli import app
 from seat.client import Client, Refused, TooSlow, Unintelligible, Wish, authorization, base_url
 from seat.errors import DeviceUnavailable, ModelNotFound, ModelUnavailable
-from seat.files import OutputFormat, by_model, by_server, each, sentence
+from seat.files import OutputFormat, by_model, by_server, each
 from seat.formats import FORMATS
 from seat.inputs import expand
 from seat.outputs import Screen
 from seat.recognizer import SAMPLE_RATE, Recognizer
+from seat.sentences import sentence
 from seat.settings import Settings
 from tests.fakes import FakeRecognizer, speech
 

@@ -42,10 +42,11 @@ ORDER = [
     ["web"],
     ["app"],
     ["serve"],
-    ["client", "bars", "microphone"],
+    ["client", "bars", "microphone", "sentences"],
     ["child", "outputs", "captions"],
     ["demo", "files"],
-    ["order", "doctor", "ab"],
+    ["order"],
+    ["doctor", "ab"],
     ["cli"],
     ["__main__"],
 ]
@@ -115,4 +116,4 @@ def test_the_application_is_imported_without_torch() -> None:
 def test_the_environment_is_read_in_one_place() -> None:
     """Only the settings and the entry points look at the environment."""
     readers = {_top(path) for path in _modules() if "os.environ" in path.read_text()}
-    assert readers <= {"settings", "serve", "files", "child"}
+    assert readers <= {"settings", "serve", "child"}

@@ -43,7 +43,7 @@ def _found(first: Finding, url: str | None, api_key: str | None, settings: Setti
     if url is not None:
         yield from visit.elsewhere(url, api_key, settings or Settings())
     elif settings is not None:
-        from seat.files import hush
+        from seat.order import hush
         from seat.serve import load_nemo
 
         hush(settings)

@@ -13,8 +13,8 @@ from seat.client import Client, NoTranscript, Refused, Unreachable
 from seat.doctor import findings, patient
 from seat.doctor.findings import Finding
 from seat.errors import CannotStart, CapTooSmall, ChecksumMismatch, DeviceUnavailable, InvalidSettings, SeatError
-from seat.files import NEXT_STEPS
 from seat.recognizer import MATRIX_ROWS, Examination, Recognizer
+from seat.sentences import NEXT_STEPS
 from seat.settings import Settings, deprecated, read
 
 ASK_EVERY_S: Final = 0.1
