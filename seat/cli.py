@@ -51,7 +51,13 @@ LinesOption = Annotated[
     Path | None, typer.Option("--jsonl", help="Add an object a line to this file, with --format json or verbose_json.")
 ]
 JobsOption = Annotated[int, typer.Option(min=1, help="Files at the same time, with --output-dir or --jsonl.")]
-AgainOption = Annotated[bool, typer.Option("--again", help="Do also what an earlier run has done.")]
+AgainOption = Annotated[
+    bool,
+    typer.Option(
+        "--again",
+        help="Do also what an earlier run has done: --output-dir replaces files, --jsonl adds lines, the last counts.",
+    ),
+]
 FormatOption = Annotated[OutputFormat, typer.Option("--format", "-f", help="What to write.")]
 FolderOption = Annotated[Path | None, typer.Option(help="Write one file for each here, not to standard output.")]
 UrlOption = Annotated[

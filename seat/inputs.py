@@ -1,6 +1,7 @@
 """Find the files to transcribe: named ones, those in folders, those that manifests list. Knows names; opens no audio.
 
 SeatError
+├── NotText                     a file that should hold words is not written in UTF-8
 └── InvalidManifest             a manifest cannot be read, or a line of it names no file, or only a part of one
 """
 
@@ -31,6 +32,13 @@ AUDIO: Final = "audio_filepath"
 
 OFFSET: Final = "offset"
 """NeMo's name for the second at which a part of a file begins."""
+
+
+class NotText(SeatError):
+    """A file that should hold words is not written in UTF-8."""
+
+    def __init__(self, *, path: Path) -> None:
+        super().__init__(f"{path} is no text in UTF-8. Write it in that encoding, or name another file.")
 
 
 class InvalidManifest(SeatError):
@@ -82,7 +90,7 @@ def _items(path: Path) -> Iterator[Item]:
 
 def _listed(manifest: Path) -> Iterator[Item]:
     """The files of a manifest; relative names are below its folder."""
-    with manifest.open(encoding="utf-8") as lines:
+    with manifest.open("rb") as lines:  # a line that is no UTF-8 is no JSON
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue

@@ -8,6 +8,7 @@ What is written is written whole, so that a run which was cut short goes on wher
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import threading
@@ -17,7 +18,7 @@ from types import MappingProxyType, TracebackType
 from typing import IO, Any, Final, Protocol, Self
 
 from seat.errors import SeatError
-from seat.inputs import AUDIO, Item
+from seat.inputs import AUDIO, Item, NotText
 
 HEARD: Final = "pred_text"
 """NeMo's name for what a model heard, beside a manifest's ``text`` for what is said."""
@@ -110,18 +111,33 @@ class Lines:
     """One file with an object a line, in the order in which they are done; a context manager.
 
     An object holds the file's name, what a manifest said of it, and the server's JSON, its text under NeMo's name.
+    Lines are only ever added, and of a file's lines the last one counts, be it a transcript or an error.
     """
 
     def __init__(self, path: Path, *, again: bool) -> None:
+        """Prepare to add; nothing is opened yet.
+
+        Args:
+            path: The file, there or not.
+            again: Whether what is in it counts as not done.
+        """
         self._path = path
         self._again = again
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
+        """Read what is there, and open it.
+
+        Raises:
+            NotText: It is there, and no text to which a line could be added.
+            OSError: It cannot be read or written.
+        """
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        before = "" if self._again or not self._path.exists() else self._path.read_text(encoding="utf-8")
-        self._done = {told[AUDIO] for line in before.splitlines() if (told := _told(line)) and ERROR not in told}
-        self._file: IO[str] = self._path.open("w" if self._again else "a", encoding="utf-8")
+        before, half = _text(self._path) if self._path.is_file() else ("", 0)
+        self._done = set() if self._again else _done(before)
+        self._file: IO[str] = self._path.open("a", encoding="utf-8", errors="backslashreplace")  # a name may be no text
+        if half:
+            self._file.truncate(self._file.tell() - half)
         if before and not before.endswith("\n"):  # a run was cut off in the middle of a line
             self._file.write("\n")
         return self
@@ -132,7 +148,7 @@ class Lines:
         self._file.close()
 
     def has(self, item: Item) -> bool:
-        """Where a line of it without an error is there."""
+        """Where its last line is there, and no error."""
         return str(item.path) in self._done
 
     def deliver(self, item: Item, text: str) -> None:
@@ -145,10 +161,29 @@ class Lines:
         self._add(item, {ERROR: reason})
 
     def _add(self, item: Item, ours: dict[str, Any], answer: Mapping[str, Any] = MappingProxyType({})) -> None:
-        line = json.dumps({AUDIO: str(item.path), **answer, **item.facts, **ours}, ensure_ascii=False)
+        known = {name: fact for name, fact in item.facts.items() if name not in {HEARD, ERROR}}  # of an earlier run
+        line = json.dumps({AUDIO: str(item.path), **answer, **known, **ours}, ensure_ascii=False)
         with self._lock:
             self._file.write(line + "\n")
             self._file.flush()
+
+
+def _text(path: Path) -> tuple[str, int]:
+    """What is in a file, and how many bytes behind it are half a character: there a run was cut off."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        text = decoder.decode(path.read_bytes())
+    except UnicodeDecodeError as fault:
+        raise NotText(path=path) from fault
+    return text, len(decoder.getstate()[0])
+
+
+def _done(before: str) -> set[str]:
+    """The files whose last line holds no error."""
+    done: set[str] = set()
+    for told in filter(None, map(_told, before.split("\n"))):  # `splitlines` would cut at U+2028 in a transcript
+        (done.discard if ERROR in told else done.add)(told[AUDIO])
+    return done
 
 
 def _told(line: str) -> dict[str, Any] | None:
@@ -157,4 +192,4 @@ def _told(line: str) -> dict[str, Any] | None:
         told = json.loads(line)
     except ValueError:
         return None
-    return told if isinstance(told, dict) and AUDIO in told else None
+    return told if isinstance(told, dict) and isinstance(told.get(AUDIO), str) else None

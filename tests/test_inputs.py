@@ -54,10 +54,12 @@ def test_a_part_of_a_file_is_not_taken_for_the_whole(tmp_path: Path) -> None:
         expand([manifest])
 
 
-@pytest.mark.parametrize("line", ["no json", "[]", "{}", '{"audio_filepath": 1}', '"text"'])
-def test_a_line_that_names_no_file_is_pointed_at(line: str, tmp_path: Path) -> None:
-    """By its number, counting empty lines."""
+@pytest.mark.parametrize(
+    "line", [b"no json", b"[]", b"{}", b'{"audio_filepath": 1}', b'"text"', b'{"audio_filepath": "caf\xe9.wav"}']
+)
+def test_a_line_that_names_no_file_is_pointed_at(line: bytes, tmp_path: Path) -> None:
+    """By its number, counting empty lines; one in another encoding than UTF-8, too."""
     manifest = tmp_path / "list.jsonl"
-    manifest.write_text(f"\n{line}\n")
+    manifest.write_bytes(b"\n" + line + b"\n")
     with pytest.raises(InvalidManifest, match=r"list.jsonl, line 2: "):
         expand([manifest])

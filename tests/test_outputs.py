@@ -11,7 +11,7 @@ import pytest
 from seat.bars import Bars
 from seat.errors import UndecodableAudio
 from seat.files import each, left_to_do
-from seat.inputs import Item, expand
+from seat.inputs import Item, NotText, expand
 from seat.outputs import Folder, Lines, Output, SameTarget
 
 ANSWER = '{"text":"hello","duration":1.5}\n'
@@ -100,6 +100,85 @@ def test_lines_go_on_after_half_a_line(items: list[Item], tmp_path: Path) -> Non
     assert sorted(second.heard) == sorted(["b", json.loads(cut_off)["pred_text"], "deep/c", "deep/d"])
     told = [json.loads(line) for line in path.read_text().splitlines() if line != cut_off[:-9]]
     assert {line["pred_text"] for line in told if "pred_text" in line} == {str(i.name)[:-4] for i in items}
+
+
+def test_lines_are_only_added(items: list[Item], tmp_path: Path) -> None:
+    """With `again` nothing counts as done, and what is there stays: a run that is cut off has cost nothing."""
+    path, ears = tmp_path / "out.jsonl", Ears()
+    with Lines(path, again=False) as lines:
+        carry_out(items, lines, ears)
+    before = path.read_text()
+    with Lines(path, again=True) as lines:
+        assert before == path.read_text()
+        assert carry_out(items[:2], lines, ears) == 0
+    assert ears.heard[6:] == ears.heard[:2]
+    assert lines_of(path)[6:] == lines_of(path)[:2]
+    assert path.read_text().startswith(before)
+
+
+@pytest.mark.parametrize("fails, again", [(("", "a"), ["a"]), (("a", ""), []), (("", ""), [])], ids=str)
+def test_the_last_line_of_a_file_counts(
+    fails: tuple[str, str], again: list[str], items: list[Item], tmp_path: Path
+) -> None:
+    """Where a file that had words fails when it is heard anew, the next run tries it again; where not, it is done."""
+    path, third = tmp_path / "out.jsonl", Ears()
+    for said in fails:
+        with Lines(path, again=True) as lines:
+            carry_out(items[:1], lines, Ears(fails=said))
+    with Lines(path, again=False) as lines:
+        carry_out(items[:1], lines, third)
+    assert again == third.heard
+
+
+@pytest.mark.parametrize("said", ["one\u2028two", "one\u2029two", "one\u0085two"], ids=ascii)
+def test_only_a_line_feed_ends_a_line(said: str, tmp_path: Path) -> None:
+    """JSON leaves these as they are, and Python's `splitlines` would cut there."""
+    item = Item(path=Path("a.wav"), name=Path("a.wav"))
+    with Lines(tmp_path / "out.jsonl", again=False) as lines:
+        lines.deliver(item, json.dumps({"text": said}))
+    with Lines(tmp_path / "out.jsonl", again=False) as lines:
+        assert lines.has(item)
+
+
+def test_half_a_character_is_half_a_line(tmp_path: Path) -> None:
+    """A disk that was full cuts anywhere; the file stays text."""
+    item, path = Item(path=Path("a.wav"), name=Path("a.wav")), tmp_path / "out.jsonl"
+    path.write_bytes('{"audio_filepath": "b.wav", "pred_text": "é'.encode()[:-1])
+    with Lines(path, again=False) as lines:
+        lines.deliver(item, ANSWER)
+    half, whole, rest = path.read_text().split("\n")
+    assert (half, rest) == ('{"audio_filepath": "b.wav", "pred_text": "', "")
+    assert json.loads(whole)["pred_text"] == "hello"
+
+
+def test_lines_are_not_added_to_what_is_no_text(tmp_path: Path) -> None:
+    """A sound that was named by mistake stays whole."""
+    path = tmp_path / "song.wav"
+    path.write_bytes(b"RIFF\xff\xfe\n\xff")
+    with pytest.raises(NotText, match=r"song\.wav is no text in UTF-8"), Lines(path, again=True):
+        pass
+    assert path.read_bytes() == b"RIFF\xff\xfe\n\xff"
+
+
+def test_a_line_can_hold_every_name(tmp_path: Path) -> None:
+    """Names of files are bytes, and need not be text."""
+    item, path = Item(path=Path("caf\udce9.wav"), name=Path("caf\udce9.wav")), tmp_path / "out.jsonl"
+    with Lines(path, again=False) as lines:
+        lines.deliver(item, ANSWER)
+    with Lines(path, again=False) as lines:
+        assert lines.has(item)
+
+
+def test_lines_of_an_earlier_run_are_a_manifest(tmp_path: Path) -> None:
+    """Such as those with an error: what a file was heard to say, or why not, is not known of it beforehand."""
+    facts = {"text": "hallo", "pred_text": "", "error": "it is noise"}
+    item = Item(path=Path("a.wav"), name=Path("a.wav"), facts=facts)
+    with Lines(tmp_path / "out.jsonl", again=False) as lines:
+        lines.deliver(item, '{"text":"hello"}')
+        lines.lament(item, "no")
+    heard, failed = lines_of(tmp_path / "out.jsonl")
+    assert heard == {"audio_filepath": "a.wav", "text": "hallo", "pred_text": "hello"}
+    assert failed == {"audio_filepath": "a.wav", "text": "hallo", "error": "no"}
 
 
 def test_jobs_hear_at_the_same_time_and_no_line_is_torn(items: list[Item], tmp_path: Path) -> None:
