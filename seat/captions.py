@@ -50,7 +50,7 @@ def captions(
         Messages of the server, up to and with the one that says it has closed.
 
     Raises:
-        NoTranscript: The server is not there, refuses, or breaks off.
+        NoTranscript: The address is none, or the server is not there, refuses, or breaks off.
     """
     scheme, rest = base_url(url).split("://", 1)
     address = f"{'wss' if scheme.lower() == 'https' else 'ws'}://{rest}/audio/stream?sample_rate={SAMPLE_RATE}"

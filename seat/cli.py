@@ -148,12 +148,8 @@ def live(  # noqa: PLR0913  one parameter per option
 
     newest = Newest()
     with _sentences():
-        address = url or settings.read().url
-        try:
-            sound = sound_of(source, speed)
-        except OSError as fault:
-            typer.echo(sentence(fault), err=True)
-            raise typer.Exit(FAILED) from fault
+        address = url or settings.read(settings.of_command_line()).url
+        sound = sound_of(source, speed)
         for message in captions(address, sound, api_key=api_key, model=model_name):
             if as_json:
                 typer.echo(json.dumps(message, ensure_ascii=False))
@@ -181,7 +177,7 @@ def room(
     from seat.gpu.device import card as read_card
 
     with _sentences():
-        wanted = settings.read(device=device)
+        wanted = settings.read(settings.of_command_line(), device=device)
         try:
             with Client(url or wanted.url, timeout_s=5) as client:
                 memory = client.health()["memory"]
@@ -259,10 +255,12 @@ def demo(model: DemoModelOption = "demo", device: DeviceOption = None) -> None:
 
 @contextmanager
 def _sentences() -> Iterator[None]:
-    """End the command with a sentence where an error of ours arrives, and without a word after Ctrl-C."""
+    """End the command with a sentence where an error of ours or a file's arrives, and without a word after Ctrl-C."""
     try:
         yield
-    except SeatError as fault:
+    except BrokenPipeError:  # whoever read our output has left, and typer leaves as quietly
+        raise
+    except (SeatError, OSError) as fault:
         typer.echo(sentence(fault), err=True)
         raise typer.Exit(FAILED) from fault
     except KeyboardInterrupt as interruption:
@@ -270,5 +268,5 @@ def _sentences() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line; an error of ours is a sentence, not a traceback."""
+    """Run the command line; an error of ours, or of a file's, is a sentence, not a traceback."""
     app()

@@ -2,6 +2,7 @@
 
 SeatError
 └── NoTranscript                no transcript came back from a server
+    ├── NoAddress               what was named cannot be an address
     ├── Unreachable             nothing answers at the address
     ├── TooSlow                 no answer within the time it was given
     ├── Unintelligible          what answers does not speak this API
@@ -11,6 +12,7 @@ SeatError
 from __future__ import annotations
 
 import io
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,12 +39,25 @@ LEAST_RETRY_AFTER_S: Final = 1.0
 RETRY_AFTER_S: Final = 5.0
 """Seconds before asking again where the server does not say, or says it as a date."""
 
+JSON: Final = frozenset({"json", "verbose_json"})
+"""Formats that are an object with a text."""
+
+MOST_PORTS: Final = 65_536
+"""Ports are numbered in 16 bits."""
+
 LATER: Final = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 """Statuses that mean: the same request can succeed later."""
 
 
 class NoTranscript(SeatError):
     """No transcript came back from a server."""
+
+
+class NoAddress(NoTranscript):
+    """What was named cannot be an address."""
+
+    def __init__(self, *, url: str, reason: str) -> None:
+        super().__init__(f"'{url}' is no address: {reason}. Write it as http://HOST:PORT.")
 
 
 class Unreachable(NoTranscript):
@@ -118,6 +133,7 @@ class Client:
             transport: What carries requests; where None the network, by a proxy that the environment may name.
 
         Raises:
+            NoAddress: The url is none.
             Refused: The key could not be sent.
         """
         self.url = base_url(url)
@@ -145,7 +161,7 @@ class Client:
         Raises:
             NoTranscript: The server is not there, or refuses.
         """
-        answer = self._read_json(self._ask("GET", self.url + "/models"))
+        answer = self._read_json(self._ask("GET", self.url + "/models").text)
         try:
             names = [str(model["id"]) for model in answer["data"]]
         except (KeyError, TypeError) as fault:
@@ -160,7 +176,10 @@ class Client:
         Raises:
             NoTranscript: The server is not there, or is no seat.
         """
-        return self._read_json(self._ask("GET", self._root + "/health"))
+        told = self._read_json(self._ask("GET", self._root + "/health").text)
+        if missing := {"state", "model", "memory"} - told.keys():
+            raise Unintelligible(url=self.url, answer=f"its /health has no {', '.join(sorted(missing))}")
+        return told
 
     def ready(self) -> bool:
         """Whether a seat would transcribe now; False while it loads.
@@ -190,6 +209,7 @@ class Client:
             on_upload: Called with the bytes sent so far, and in all.
 
         Raises:
+            Unintelligible: JSON was asked for, and no object with a text came back.
             NoTranscript: The server is not there, or refuses.
         """
         fields = {
@@ -201,31 +221,33 @@ class Client:
         while True:
             upload = cast("IO[bytes]", _Upload(file, on_upload))
             try:
-                return self._ask(
+                body = self._ask(
                     "POST", self.url + "/audio/transcriptions", data=fields, files={"file": (name, upload)}
                 ).text
+                break
             except Refused as refusal:
                 if refusal.retry_after_s is None or waited_s + refusal.retry_after_s > PATIENCE_S:
                     raise
                 self._wait(str(refusal), refusal.retry_after_s)
                 waited_s += refusal.retry_after_s
+        if wish.response_format in JSON and not isinstance(self._read_json(body).get("text"), str):
+            raise Unintelligible(url=self.url, answer="its transcript has no text")
+        return body
 
     def _ask(self, method: str, url: str, **content: Any) -> httpx.Response:  # noqa: ANN401  httpx's own arguments
         try:
             response = self._http.request(method, url, **content)
         except httpx.ReadTimeout as fault:
             raise TooSlow(url=self.url, seconds=self._timeout_s) from fault
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as fault:
-            raise Unintelligible(url=self.url, answer=str(fault).rstrip(".")) from fault
         except httpx.HTTPError as fault:
             raise Unreachable(url=self.url, reason=str(fault) or type(fault).__name__) from fault
         if response.status_code != HTTPStatus.OK:
             raise _refusal(response, self.url)
         return response
 
-    def _read_json(self, response: httpx.Response) -> dict[str, Any]:
+    def _read_json(self, body: str) -> dict[str, Any]:
         try:
-            answer = response.json()
+            answer = json.loads(body)
         except ValueError as fault:
             raise Unintelligible(url=self.url, answer="it does not answer in JSON") from fault
         if not isinstance(answer, dict):
@@ -268,9 +290,27 @@ def authorization(api_key: str | None) -> dict[str, str]:
 
 
 def base_url(url: str) -> str:
-    """Complete an address to that of the API: 'localhost:8300' is 'http://localhost:8300/v1'."""
+    """Complete an address to that of the API: 'localhost:8300' is 'http://localhost:8300/v1'.
+
+    Raises:
+        NoAddress: It names no host, another port than there are, or another protocol than HTTP.
+    """
     whole = (url if "://" in url else f"http://{url}").rstrip("/")
-    return whole if whole.endswith("/v1") else f"{whole}/v1"
+    whole = whole if whole.endswith("/v1") else f"{whole}/v1"
+    try:
+        parsed = httpx.URL(whole)
+        parsed.raw_host.decode("ascii").encode("idna")  # as a socket will, whose error nobody translates
+    except httpx.InvalidURL as fault:
+        raise NoAddress(url=url, reason=str(fault).rstrip(".")) from fault
+    except UnicodeError as fault:
+        raise NoAddress(url=url, reason="no host can have such a name") from fault
+    if parsed.scheme not in {"http", "https"}:
+        raise NoAddress(url=url, reason=f"the protocol is '{parsed.scheme}', not http or https")
+    if not parsed.host:
+        raise NoAddress(url=url, reason="it names no host")
+    if parsed.port is not None and not 0 <= parsed.port < MOST_PORTS:
+        raise NoAddress(url=url, reason=f"there is no port {parsed.port}")
+    return whole
 
 
 def _refusal(response: httpx.Response, url: str) -> NoTranscript:

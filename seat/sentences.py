@@ -31,7 +31,8 @@ NEXT_STEPS: Final[Mapping[str, str]] = {
 def sentence(fault: SeatError | OSError) -> str:
     """Say what happened and what to do next."""
     if not isinstance(fault, SeatError):
-        return f"{fault.strerror or fault}. Check the name and the permissions of {fault.filename or 'the file'}."
+        said = f"{fault.strerror or fault or type(fault).__name__}."
+        return said + (f" Check the name and the permissions of {fault.filename}." if fault.filename else "")
     if isinstance(fault, RecognitionFailed):
         cause = fault.__cause__
         return f"{fault} It raised {type(cause).__name__}: {cause}. Report that, with the file's format and length."

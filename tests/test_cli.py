@@ -22,12 +22,12 @@ from seat import __version__
 from seat.bars import Bars
 from seat.captions import captions
 from seat.cli import app
-from seat.client import Client, Refused, TooSlow, Unintelligible, Wish, authorization, base_url
+from seat.client import Client, NoAddress, Refused, TooSlow, Unintelligible, Wish, authorization, base_url
 from seat.errors import DeviceUnavailable, ModelNotFound, ModelUnavailable
 from seat.files import OutputFormat, by_model, by_server, each
 from seat.formats import FORMATS
 from seat.inputs import expand
-from seat.outputs import Screen
+from seat.outputs import Lines, Screen
 from seat.recognizer import SAMPLE_RATE, Recognizer
 from seat.sentences import sentence
 from seat.settings import Settings
@@ -194,6 +194,83 @@ def test_two_files_for_one_place_are_refused(server_url: str, tmp_path: Path) ->
     assert err == f"Two of the files have the same name: both would be written to {tmp_path / 'out' / 'a.txt'}.\n"
 
 
+def bad_manifest(folder: Path) -> tuple[list[str | Path], str]:
+    """One that another program wrote in Latin-1."""
+    path = folder / "bad.json"
+    path.write_bytes(b'{"audio_filepath": "caf\xe9.wav"}\n')
+    return ["transcribe", path], f"{path}, line 1: It is no object with a file's name"
+
+
+def lines_into_sound(folder: Path) -> tuple[list[str | Path], str]:
+    """The wrong file behind the option."""
+    return ["transcribe", clip(folder), "--jsonl", clip(folder)], f"{folder / 'clip.wav'} is no text in UTF-8."
+
+
+def lines_into_a_folder(folder: Path) -> tuple[list[str | Path], str]:
+    """A folder behind it."""
+    expected = f"Is a directory. Check the name and the permissions of {folder}."
+    return ["transcribe", clip(folder), "--jsonl", folder], expected
+
+
+def lines_below_a_file(folder: Path) -> tuple[list[str | Path], str]:
+    """A place that cannot be made."""
+    path = clip(folder) / "out.jsonl"
+    return ["transcribe", path.parent, "--jsonl", path], f"Check the name and the permissions of {path.parent}."
+
+
+def clips_that_are_not_there(folder: Path) -> tuple[list[str | Path], str]:
+    """A manifest that names a missing file."""
+    manifest = folder / "list.json"
+    manifest.write_text('{"audio_filepath": "gone.wav", "text": "x"}')
+    expected = f"No such file or directory. Check the name and the permissions of {folder / 'gone.wav'}."
+    return ["ab", "seat", "seat", "--clips", manifest], expected
+
+
+def clips_in_another_encoding(folder: Path) -> tuple[list[str | Path], str]:
+    """Words beside a sound, in Latin-1."""
+    clip(folder).with_suffix(".txt").write_bytes(b"caf\xe9")
+    return ["ab", "seat", "seat", "--clips", folder], f"{folder / 'clip.txt'} is no text in UTF-8."
+
+
+def half_a_quote(_folder: Path) -> tuple[list[str | Path], str]:
+    """Settings that no shell would read."""
+    return ["ab", "SEAT_MODEL='x", "seat"], "'SEAT_MODEL='x' is neither an address"
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        bad_manifest,
+        lines_into_sound,
+        lines_into_a_folder,
+        lines_below_a_file,
+        clips_that_are_not_there,
+        clips_in_another_encoding,
+        half_a_quote,
+    ],
+    ids=lambda made: made.__name__,
+)
+def test_a_mistake_with_a_file_is_a_sentence(
+    mistake: Callable[[Path], tuple[list[str | Path], str]], tmp_path: Path
+) -> None:
+    """Before a model is loaded or a server is asked, and never a traceback."""
+    command, expected = mistake(tmp_path)
+    exit_code, out, err = run(*command)
+    assert (exit_code, out) == (1, "")
+    assert expected in err
+
+
+@pytest.mark.parametrize("url", ["http://h:99999", "http://[::1", "http://", "http://a..b", "ftp://h"])
+@pytest.mark.parametrize("command", ["transcribe CLIP --url", "live CLIP --url", "ab"])
+def test_what_is_no_address_is_a_sentence(command: str, url: str, tmp_path: Path) -> None:
+    """The same one, whatever is asked of it."""
+    arguments = [str(clip(tmp_path)) if each == "CLIP" else each for each in command.split()]
+    exit_code, out, err = run(*arguments, url, *(["seat"] if command == "ab" else []))
+    assert (exit_code, out) == (1, "")
+    assert err.startswith(f"'{url}' is no address: ")
+    assert err.endswith(" Write it as http://HOST:PORT.\n")
+
+
 def test_an_address_without_a_server_is_a_sentence(tmp_path: Path) -> None:
     """Nothing at the address: the sentence says the address and how to start a seat."""
     exit_code, out, err = run("transcribe", clip(tmp_path), "--url", "http://127.0.0.1:1")
@@ -228,6 +305,13 @@ def test_the_key_for_servers_is_no_wrong_setting(tmp_path: Path) -> None:
     assert exit_code == 1
     assert "SEAT_DEVICE='abacus'" in err
     assert "SEAT_API_KEY" not in err
+
+
+def test_the_key_for_servers_is_no_wrong_setting_of_live(tmp_path: Path) -> None:
+    """Without an address, those of the settings are asked, with the key."""
+    exit_code, _, err = run("live", clip(tmp_path), SEAT_API_KEY="secret", SEAT_PORT="1")
+    assert exit_code == 1
+    assert err.startswith("No server answers at http://127.0.0.1:1 (")
 
 
 def test_a_server_transcribes(server_url: str, tmp_path: Path) -> None:
@@ -462,6 +546,44 @@ def test_what_is_no_speech_server_is_said(answer: httpx.Response) -> None:
         asking.models()
 
 
+@pytest.mark.parametrize("told", [{}, {"status": "ok"}, {"state": "ready", "model": None}], ids=json.dumps)
+def test_what_is_no_seat_has_no_health(told: Mapping[str, Any]) -> None:
+    """Servers of other makes have a /health, too."""
+    with (
+        client(lambda _: httpx.Response(200, json=told)) as asking,
+        pytest.raises(Unintelligible, match="its /health has no "),
+    ):
+        asking.health()
+
+
+def test_a_seat_that_loads_has_a_health() -> None:
+    """Without figures yet."""
+    told = {"state": "loading", "model": None, "memory": None}
+    with client(lambda _: httpx.Response(200, json=told)) as asking:
+        assert told == asking.health()
+
+
+@pytest.mark.parametrize("body", ["Hello.", "", "[1]", "{}", '{"text":null}'])
+@pytest.mark.parametrize("asked", ["json", "verbose_json"])
+def test_a_transcript_is_json_where_json_was_asked_for(asked: str, body: str) -> None:
+    """Some servers answer with bare text whatever the format; that is no transcript."""
+    wish = Wish(model="demo", response_format=asked)
+    with client(lambda _: httpx.Response(200, text=body)) as asking, pytest.raises(Unintelligible):
+        asking.transcribe(io.BytesIO(b"audio"), "a.wav", wish)
+
+
+def test_an_answer_that_is_no_json_costs_only_its_file(tmp_path: Path, silent: Bars) -> None:
+    """It has a line that says so, and the next file has its words."""
+    answers = [httpx.Response(200, text="Hello."), httpx.Response(200, json={"text": "Hello."})]
+    asking = client(lambda _: answers.pop(0))
+    items = expand([clip(tmp_path, "a.wav"), clip(tmp_path, "b.wav")])
+    with by_server(asking, "demo", OutputFormat.JSON) as hear, Lines(tmp_path / "out.jsonl", again=False) as lines:
+        assert each(items, hear, lines, silent) == 1
+    failed, heard = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert "it does not answer in JSON" in failed["error"]
+    assert heard["pred_text"] == "Hello."
+
+
 def test_a_server_that_does_not_answer_in_time_is_a_sentence() -> None:
     """An answer is waited for with patience, not for ever."""
 
@@ -496,6 +618,15 @@ def test_every_dialect_of_errors_is_read(body: Mapping[str, Any], expected: str)
 def test_an_address_is_completed(given: str) -> None:
     """Users write addresses with and without scheme, '/v1' and slash."""
     assert base_url(given) == "http://h:1/v1"
+
+
+@pytest.mark.parametrize("given", ["http://h:-1", "h:x", "http://h\nh", "wss://h", "", f"http://{'h' * 64}"])
+def test_no_client_is_made_for_what_is_no_address(given: str) -> None:
+    """Else whoever connects would raise what nobody translates."""
+    with pytest.raises(NoAddress):
+        Client(given)
+    with pytest.raises(NoAddress):
+        next(captions(given, []))
 
 
 def test_the_upload_is_counted(tmp_path: Path) -> None:

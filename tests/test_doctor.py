@@ -215,6 +215,13 @@ def test_nobody_at_the_address_fails_by_the_address() -> None:
     assert (exit_code, failed(found), list(found)) == (1, ["address"], ["environment", "address"])
 
 
+def test_what_is_no_address_fails_by_the_address() -> None:
+    """As programs read it."""
+    exit_code, found = run("--url", "http://[::1")
+    assert (exit_code, failed(found), list(found)) == (1, ["address"], ["environment", "address"])
+    assert found["address"].said.startswith("'http://[::1' is no address: ")
+
+
 def test_an_unknown_variable_fails_by_the_environment() -> None:
     """With the name that was meant; no seat is started that would not start either."""
     exit_code, found = run(SEAT_HSOT="0.0.0.0")  # noqa: S104  nothing is served

@@ -137,12 +137,12 @@ def test_programs_get_bytes() -> None:
 
 @pytest.mark.model
 def test_the_command_tells_what_it_found() -> None:
-    """No card for 'cpu', and nobody where a seat would be; at an address that was named, somebody must be."""
+    """No card for 'cpu', and nobody where a seat would be, with a key or not; at an address, somebody must be."""
     from typer.testing import CliRunner
 
     from seat.cli import app
 
-    asked, nobody = ["room", "--device", "cpu"], CliRunner(env={"SEAT_PORT": "9"})
+    asked, nobody = ["room", "--device", "cpu"], CliRunner(env={"SEAT_PORT": "9", "SEAT_API_KEY": "k"})
     assert nobody.invoke(app, asked).stdout.splitlines()[0] == "There is no NVIDIA card that this process can use."
     assert '"seat": null' in nobody.invoke(app, [*asked, "--json"]).stdout
     refused = nobody.invoke(app, [*asked, "--url", "http://127.0.0.1:9"])

@@ -17,7 +17,7 @@ import numpy as np
 
 from seat import audio, demo
 from seat.errors import SeatError
-from seat.inputs import Item, expand
+from seat.inputs import Item, NotText, expand
 from seat.recognizer import SAMPLE_RATE, Waveform
 from seat.wav import wav
 
@@ -72,7 +72,7 @@ def gathered(source: Path) -> list[Clip]:
 
     Raises:
         NothingToCompare: None has a transcript.
-        SeatError: A manifest cannot be read, or a file is no audio.
+        SeatError: A manifest or a text cannot be read, or a file is no audio.
         OSError: A file is not there.
     """
     clips = [
@@ -108,4 +108,7 @@ def _said(item: Item) -> Iterator[str]:
     if "text" in item.facts:
         yield str(item.facts["text"])
     elif beside.is_file():
-        yield beside.read_text(encoding="utf-8").strip()
+        try:
+            yield beside.read_text(encoding="utf-8").strip()
+        except UnicodeDecodeError as fault:
+            raise NotText(path=beside) from fault

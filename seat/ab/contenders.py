@@ -21,7 +21,7 @@ from typing import Any, Final
 import httpx
 
 from seat.child import Child
-from seat.client import Client, NoTranscript, Refused, Unreachable, Wish
+from seat.client import Client, NoTranscript, Refused, Unintelligible, Unreachable, Wish
 from seat.errors import SeatError
 
 ANSWER_WITHIN_S: Final = 600.0
@@ -49,7 +49,7 @@ class Heard:
     text: str
     """The words; empty where there are none, or where it was refused."""
     error: str | None
-    """Why it was refused; None where it was not."""
+    """Why there are none, where it was refused or what came back was no transcript; None where it was one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +76,7 @@ def opened(named: str, api_key: str | None, model: str | None) -> Iterator[Conte
     Raises:
         NoContender: It is none of these.
         NoChild: A seat that was to be started is not there.
-        NoTranscript: Nothing answers.
+        NoTranscript: The address is none, or nothing answers.
     """
     settings = _settings(named)
     if settings is None:
@@ -92,7 +92,10 @@ def _settings(named: str) -> dict[str, str] | None:
     """Settings by name, or None for an address."""
     if named == "seat":
         return {}
-    words = shlex.split(named)
+    try:
+        words = shlex.split(named)
+    except ValueError as fault:  # a quote that is not closed
+        raise NoContender(named=named) from fault
     if words and all(map(_SETTING.fullmatch, words)):
         return dict(word.split("=", 1) for word in words)
     if len(words) == 1 and ":" in named:
@@ -112,16 +115,15 @@ def _contender(name: str, client: Client, model: str | None) -> Contender:
         began_at = time.perf_counter()
         try:
             text = str(json.loads(client.transcribe(io.BytesIO(wav), "clip.wav", wish))["text"])
-        except Refused as refusal:
-            return Heard(seconds=time.perf_counter() - began_at, text="", error=str(refusal))
+        except (Refused, Unintelligible) as fault:
+            return Heard(seconds=time.perf_counter() - began_at, text="", error=str(fault))
         return Heard(seconds=time.perf_counter() - began_at, text=text, error=None)
 
     def health() -> dict[str, Any] | None:
         try:
-            told = client.health()
+            return client.health()
         except NoTranscript:
             return None
-        return told if {"model", "memory"} <= told.keys() else None
 
     return Contender(name=name, hear=hear, health=health)
 

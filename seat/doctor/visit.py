@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import httpx
 
-from seat.client import Client, NoTranscript, Refused, Unreachable
+from seat.client import Client, NoAddress, NoTranscript, Refused, Unreachable
 from seat.doctor import findings, patient
 from seat.doctor.findings import Finding
 from seat.errors import CannotStart, CapTooSmall, ChecksumMismatch, DeviceUnavailable, InvalidSettings, SeatError
@@ -39,9 +39,14 @@ def understood(environment: dict[str, str], **overrides: object) -> tuple[Settin
 
 def elsewhere(url: str, api_key: str | None, settings: Settings) -> Iterator[Finding]:
     """Examine a running seat. On this machine, what the machine tells about itself is looked at, too."""
-    with Client(url, api_key=api_key, timeout_s=ANSWER_WITHIN_S) as client:
+    try:
+        asking = Client(url, api_key=api_key, timeout_s=ANSWER_WITHIN_S)
+    except NoAddress as fault:
+        return (yield findings.fail("address", str(fault), "Give that of a seat, such as http://127.0.0.1:8300."))
+    with asking as client:
         near = httpx.URL(client.url).host in LOOPBACK
         yield from _look(client, None, None, settings if near else None)
+    return None
 
 
 async def here(settings: Settings, load_recognizer: Callable[[], Recognizer]) -> list[Finding]:
