@@ -60,8 +60,11 @@ def require() -> None:
 def compare(wanted: Wanted) -> None:
     """Compare, print the report, and write OUT.md, OUT.json and OUT.png.
 
+    It is printed first: what cannot be written is not lost.
+
     Raises:
         SeatError: A side is not there, or there is nothing to send.
+        OSError: The clips cannot be read, or the report not be written.
     """
     require()
     from seat.ab import clips as clips_of
@@ -80,9 +83,14 @@ def compare(wanted: Wanted) -> None:
     ):
         told, series = comparison.run(a, b, clips, wanted.rounds, bars.end)
     text = report.markdown(told)
-    wanted.out.parent.mkdir(parents=True, exist_ok=True)
-    wanted.out.with_suffix(".md").write_text(text, encoding="utf-8")
-    facts = asdict(told) | {"pairs": {clips[n].name: pairs for n, pairs in series.pairs.items()}}
-    wanted.out.with_suffix(".json").write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    plots.draw(wanted.out.with_suffix(".png"), told, series, clips)
     typer.echo(text, nl=False)
+    wanted.out.parent.mkdir(parents=True, exist_ok=True)
+    added(wanted.out, ".md").write_text(text, encoding="utf-8")
+    facts = asdict(told) | {"pairs": {clips[n].name: pairs for n, pairs in series.pairs.items()}}
+    added(wanted.out, ".json").write_text(json.dumps(facts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    plots.draw(added(wanted.out, ".png"), told, series, clips)
+
+
+def added(out: Path, ending: str) -> Path:
+    """A name with an ending behind it: 'v0.1' has none that could be replaced."""
+    return Path(f"{out}{ending}")

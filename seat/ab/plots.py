@@ -16,13 +16,15 @@ import matplotlib.pyplot as plt
 
 
 def draw(path: Path, told: Comparison, series: Series, clips: Sequence[Clip]) -> None:
-    """Write a PNG."""
+    """Write a PNG; where no pair was answered, its axes are empty."""
     figure, (times, ratios) = plt.subplots(1, 2, figsize=(11, 4))
-    for place, (side, name) in enumerate((("A", told.a), ("B", told.b))):
-        points = [(clips[n].seconds, pair[place] * 1e3) for n, pairs in series.pairs.items() for pair in pairs]
-        times.scatter(*zip(*points, strict=True), s=9, alpha=0.5, label=f"{side}: {name[:40]}")
-    times.set(xscale="log", yscale="log", xlabel="seconds of audio", ylabel="milliseconds")
-    times.legend()
+    times.set(xlabel="seconds of audio", ylabel="milliseconds")
+    if any(series.pairs.values()):  # an axis without points has no logarithm
+        for place, (side, name) in enumerate((("A", told.a), ("B", told.b))):
+            points = [(clips[n].seconds, pair[place] * 1e3) for n, pairs in series.pairs.items() for pair in pairs]
+            times.scatter(*zip(*points, strict=True), s=9, alpha=0.5, label=f"{side}: {name[:40]}")
+        times.set(xscale="log", yscale="log")
+        times.legend()
     shown = {name: found.ratio for name, found in told.latency.items() if found.ratio}
     values = [ratio.value for ratio in shown.values()]
     below = [ratio.value - ratio.low for ratio in shown.values()]

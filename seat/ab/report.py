@@ -67,7 +67,7 @@ def in_short(told: Comparison) -> Iterator[str]:
         rest = ", ".join(name for name in told_apart if name not in shown)
         yield f"- Latency, {rest}: A and B do not differ at this sample size."
     if told.accuracy is None:
-        yield "- Words: nothing is known of what is said."
+        yield "- Words: of no clip that both sides heard is it known what is said."
     else:
         same = f"they say the same in {told.accuracy.same} of {told.accuracy.clips} clips"
         if told.accuracy.difference.holds(0.0):

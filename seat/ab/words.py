@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import jiwer
 import numpy as np
@@ -48,14 +47,9 @@ class Accuracy:
         return "A is more accurate" if self.difference.value < 0 else "B is more accurate"
 
 
-@cache
-def _normaliser() -> EnglishTextNormalizer:
-    return EnglishTextNormalizer()
-
-
 def normalised(text: str) -> str:
     """Lower case, without punctuation, numbers as digits, British spelling made American."""
-    return str(_normaliser()(text))
+    return str(EnglishTextNormalizer()(text))  # made in 0.5 ms, about what it then takes
 
 
 def errors(said: str, heard: str) -> Errors:
