@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from seat.gpu.attention import Attention, AttentionBank, Kind, bound_attention, choose
 from seat.gpu.subsampling import chunk_subsampling
@@ -303,17 +303,24 @@ def test_nothing_grows_with_switches_and_everything_goes_with_the_bank() -> None
 
 
 @model
-def test_a_switch_takes_no_time_and_no_memory() -> None:
-    """NeMo's takes two seconds for 24 layers of a large model; ours 0.2 ms, and 0.4 MiB of positions in all."""
+@pytest.mark.parametrize("kind", ["local", "full"])
+def test_a_switch_computes_nothing_and_takes_no_memory(kind: Kind) -> None:
+    """NeMo's takes two seconds for 24 layers of a large model; ours runs no operation, and has 0.4 MiB of positions."""
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            ran.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    ran: list[str] = []
     encoder = conformer(TINY | {"n_layers": 24})
     before = sum(parameter.numel() for parameter in encoder.parameters())
     bank = AttentionBank(encoder)
-    times = []
-    for which in ("local", "full") * 20:
-        start = time.perf_counter()
+    for which in ("local", "full", *({"local", "full"} - {kind})):
         bank.use(which)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.002
+    with Watch():
+        bank.use(kind)
+    assert ran == []
     bank.use("local")
     assert before == sum(parameter.numel() for parameter in encoder.parameters())
     assert encoder.pos_enc.pe.shape == (1, 257, TINY["d_model"])

@@ -96,7 +96,6 @@ class Seat:
             base_url=self.url, timeout=PATIENCE_S, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
         )
         self._log = folder / "log"
-        self.started_at = time.monotonic()
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, *command],
