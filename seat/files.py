@@ -7,9 +7,10 @@ import json
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
@@ -18,7 +19,7 @@ from anyio.from_thread import start_blocking_portal
 
 from seat import formats
 from seat.bars import Bars
-from seat.errors import ModelNotFound, ModelUnavailable, SeatError
+from seat.errors import ModelNotFound, ModelUnavailable, QueueFull, SeatError
 from seat.formats import GRANULARITIES
 from seat.inputs import STDIN, Item
 from seat.outputs import Output
@@ -55,6 +56,9 @@ def by_model(
 ) -> Iterator[Hear]:
     """Load a model into this process, behind the same service that a server has.
 
+    A file that finds no room beside others is heard again by itself: where a server's client asks again by the clock,
+    here it is known when they are done.
+
     Raises:
         CannotStart: It cannot be loaded.
     """
@@ -70,7 +74,44 @@ def by_model(
             if isinstance(fault, SeatError):
                 raise fault
             raise ModelUnavailable(model=settings.model, reason=f"{type(fault).__name__}: {fault}") from fault
-        yield lambda file, _name, bars: written(portal.call(service.transcribe, file, bars.heard), output_format)
+
+        def hear(file: BinaryIO, _name: str, bars: Bars) -> str:
+            return written(portal.call(service.transcribe, file, bars.heard), output_format)
+
+        yield _Patient(hear)
+
+
+class _Patient:
+    """Hears files side by side, and those for which there was no room then one by one."""
+
+    def __init__(self, hear: Hear) -> None:
+        self._hear = hear
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._alone = False
+
+    def __call__(self, file: BinaryIO, name: str, bars: Bars) -> str:
+        """Hear one; it is read twice where there was no room the first time."""
+        with suppress(QueueFull), self._place(alone=False):
+            return self._hear(file, name, bars)
+        with self._place(alone=True):  # out of reach of the fault, whose frames hold what was decoded
+            return self._hear(file, name, bars)
+
+    @contextmanager
+    def _place(self, *, alone: bool) -> Iterator[None]:
+        """Wait until nobody is or wants to be alone, and, to be alone oneself, until the others have left."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._alone)
+            self._alone = alone
+            self._changed.wait_for(lambda: not alone or not self._inside)
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._alone = self._alone and not alone
+                self._changed.notify_all()
 
 
 @contextmanager

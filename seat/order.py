@@ -18,8 +18,15 @@ from seat.outputs import Folder, Lines, Output, Screen
 if TYPE_CHECKING:
     from seat.settings import Settings
 
-LOCAL_LIMITS: Final[Mapping[str, str]] = {"SEAT_MAX_AUDIO_S": "0", "SEAT_DEADLINE_S": "604800"}
-"""A server's limits keep one client from the others' share. In this process there are none: no limit, and a week."""
+LOCAL_LIMITS: Final[Mapping[str, str]] = {
+    "SEAT_MAX_AUDIO_S": "0",
+    "SEAT_MAX_QUEUE_AUDIO_S": "inf",
+    "SEAT_MAX_REQUESTS": "1000000",
+    "SEAT_DEADLINE_S": "604800",
+    "SEAT_STALL_S": "604800",
+}
+"""A server's limits keep one client from the others' share. In this process there is nobody else: no limit, more than
+there are threads, and a week. ``SEAT_MAX_DECODED_MIB`` stays, as it is memory; where it is reached, files wait."""
 
 Source = Callable[[Bars, OutputFormat], AbstractContextManager[Hear]]
 """Opens what hears: asked once, where there is something to do."""

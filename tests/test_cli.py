@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,17 +24,19 @@ from websockets.sync.server import serve
 
 from seat import __version__
 from seat.bars import Bars
+from seat.budget import Budget
 from seat.captions import captions
 from seat.cli import app
 from seat.client import Client, NoAddress, Refused, TooSlow, Unintelligible, Wish, authorization, base_url
-from seat.errors import DeviceUnavailable, ModelNotFound, ModelUnavailable
+from seat.errors import DeviceUnavailable, ModelNotFound, ModelUnavailable, QueueFull
 from seat.files import OutputFormat, by_model, by_server, each
 from seat.formats import FORMATS
 from seat.inputs import expand
+from seat.order import LOCAL_LIMITS
 from seat.outputs import Lines, Screen
-from seat.recognizer import SAMPLE_RATE, Recognizer
+from seat.recognizer import SAMPLE_RATE, Recognizer, Waveform
 from seat.sentences import sentence
-from seat.settings import Settings
+from seat.settings import Settings, read
 from tests.fakes import FakeRecognizer, speech
 
 SETTINGS = Settings(window_s=4, window_context_s=(1, 1), warmup_seconds=())
@@ -384,6 +390,70 @@ def test_a_model_in_this_process_writes_every_format(
         text = hear(file, "clip.wav", silent)
     assert text.startswith(begins)
     assert text.endswith("\n")
+
+
+def test_a_file_that_finds_no_room_here_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoded audio is bounded here, too; beside a clip that is being heard, a long file would be too much."""
+    loaded, begun, refused = threading.Event(), threading.Event(), threading.Event()
+
+    class Watched(Budget):
+        @contextmanager
+        def share(self) -> Iterator[Callable[[int], None]]:
+            with super().share() as draw:
+
+                def watched(amount: int) -> None:
+                    try:
+                        draw(amount)
+                    except QueueFull:
+                        refused.set()
+                        raise
+
+                yield watched
+
+    def wait(_waveforms: Sequence[Waveform]) -> None:
+        if loaded.is_set():
+            begun.set()
+            assert refused.wait(30)
+
+    def heard(path: Path) -> str:
+        with path.open("rb") as file:
+            return hear(file, path.name, Bars(2, jobs=2))
+
+    monkeypatch.setattr("seat.transcriber.Budget", Watched)
+    settings = SETTINGS.model_copy(update={"max_decoded_mib": 1})
+    short, long = clip(tmp_path, "short.wav"), clip(tmp_path, "long.wav", (4,) * 60)
+    with (
+        by_model(settings, partial(FakeRecognizer, before=wait), OutputFormat.TEXT) as hear,
+        ThreadPoolExecutor() as pool,
+    ):
+        loaded.set()
+        first = pool.submit(heard, short)
+        assert begun.wait(30)
+        second = pool.submit(heard, long)
+        assert first.result() == "one two three\n"
+        assert second.result() == " ".join(["four"] * 60) + "\n"
+
+
+def test_more_files_than_may_be_inside_are_all_heard(tmp_path: Path, silent: Bars) -> None:
+    """One by one where need be, whoever comes first."""
+    settings = SETTINGS.model_copy(update={"max_requests": 1})
+    paths = [clip(tmp_path, f"{number}.wav", (number,)) for number in range(5)]
+    with (
+        by_model(settings, FakeRecognizer, OutputFormat.JSON) as hear,
+        Lines(tmp_path / "out.jsonl", again=False) as lines,
+    ):
+        assert each(expand(paths), hear, lines, silent, jobs=5) == 0
+    heard = {json.loads(line)["pred_text"] for line in (tmp_path / "out.jsonl").read_text().splitlines()}
+    assert heard == {"zero", "one", "two", "three", "four"}
+
+
+def test_a_model_in_this_process_has_no_limits_but_memory() -> None:
+    """Those of a server keep strangers apart; decoded audio is memory here, too."""
+    here, there = read(LOCAL_LIMITS), Settings()
+    assert (here.max_audio_s, here.max_queue_audio_s) == (0, math.inf)
+    assert min(here.deadline_s, here.stall_s) == 7 * 24 * 3600
+    assert here.max_requests > 1000 * there.max_requests
+    assert here.max_decoded_mib == there.max_decoded_mib
 
 
 def test_verbose_json_holds_words_and_segments(tmp_path: Path, silent: Bars) -> None:
