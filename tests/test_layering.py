@@ -13,6 +13,7 @@ import seat
 ROOT = Path(seat.__file__).parent
 ORDER = [
     ["errors", "transcript", "faults", "meter"],
+    ["caps"],
     ["memory", "resident", "room", "budget"],
     ["recognizer"],
     [
