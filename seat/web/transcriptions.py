@@ -27,7 +27,8 @@ from seat.web.options import FIELDS, Options, parse
 from seat.web.streaming import EventStream
 
 READ_TIMEOUT: Final = "x-stainless-read-timeout"
-"""Header in which the openai SDK tells its own deadline, in seconds."""
+"""Header in which the openai SDK tells how long it waits for the next bytes, in seconds. An answer that comes in one
+piece is over its deadline then; a stream is not, as only its first event has to come by then."""
 
 TRANSLATED_INTO: Final = "english"
 """What OpenAI writes for the language of every translation."""
@@ -70,10 +71,11 @@ async def _answer(request: Request[Any, Any, Any], service: Service, settings: S
         )
         options = parse(form, settings.served_models, service.languages)
         note(model=options.model, response_format=options.response_format, stream=options.stream)
+        answer_within_s = math.inf if options.stream else deadline_s
 
         async def transcribe(on_words: NewWords = unread) -> Transcript:
             return await service.transcribe(
-                form.file, deadline_s=deadline_s, on_words=on_words, chunking=options.chunking
+                form.file, deadline_s=answer_within_s, on_words=on_words, chunking=options.chunking
             )
 
         if options.stream:

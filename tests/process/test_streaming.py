@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from tests.process.conftest import Start
-from tests.process.seats import PATIENCE_S, TRANSCRIPTIONS, FakeSeat, said, until
+from tests.process.seats import PATIENCE_S, TRANSCRIPTIONS, FakeSeat, Pending, said, until
 
 pytestmark = pytest.mark.process
 
@@ -106,6 +106,20 @@ def test_a_deadline_holds_for_streams_too(start: Start) -> None:
     answer = seat.post(said(9), stream="true")
     assert (answer.status_code, answer.headers["x-should-retry"]) == (504, "false")
     seat.sign("nine")
+
+
+def test_a_stream_may_take_longer_than_its_client_waits_for_an_event(single: FakeSeat) -> None:
+    """Its read timeout is not one for the whole answer: what comes in one piece is too late when the stream goes on."""
+    streamed, whole = single.request(said(9), stream="true"), single.request(said(1))
+    for request in (streamed, whole):
+        request.headers["x-stainless-read-timeout"] = "0.2"
+    stream = Pending(single.port, streamed)
+    single.wait_for_words("nine")
+    assert Pending(single.port, whole).answer().json()["error"]["code"] == "deadline_exceeded"
+    single.sign("nine")
+    answer = stream.answer()
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream")
+    assert '"text":"nine"' in answer.text
 
 
 def test_a_stream_that_the_seat_cannot_wait_for_is_told_so(start: Start) -> None:
