@@ -16,7 +16,7 @@ from typing import BinaryIO, Self
 from seat import audio
 from seat.budget import Budget
 from seat.caps import cap_nbytes
-from seat.errors import DeviceLost, ModelLoading, ShuttingDown, Stalled
+from seat.errors import DeadlineExceeded, DeviceLost, ModelLoading, ShuttingDown, Stalled
 from seat.executor import Executor, ExecutorStatistics
 from seat.hearing import Listeners, NewWords, Progress, unheard, unread
 from seat.languages import of_model
@@ -224,13 +224,19 @@ class Service:
 
         Raises:
             Unavailable: The seat is loading, stalled, stopping, full, out of memory or has lost its device.
+            Stalled: The deadline has passed, and the model does not respond: that is no matter of this file.
         """
-        transcript, timings = await self.open_transcriber().transcribe(
-            source,
-            Listeners(progress=on_progress, words=on_words),
-            deadline_s=deadline_s,
-            chunking=chunking,
-        )
+        try:
+            transcript, timings = await self.open_transcriber().transcribe(
+                source,
+                Listeners(progress=on_progress, words=on_words),
+                deadline_s=deadline_s,
+                chunking=chunking,
+            )
+        except DeadlineExceeded as fault:
+            if self.state is State.STALLED:
+                raise Stalled from fault
+            raise
         note_timings(timings)
         return transcript
 

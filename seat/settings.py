@@ -126,7 +126,7 @@ class Settings(BaseModel):
     cors_origins: Annotated[tuple[str, ...], BeforeValidator(_split)] = ()
     """Origins whose pages may call the API from a browser, such as 'https://app.example'; '*' for any."""
     deadline_s: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds after which a request is answered with 504."""
+    """Seconds after which a request is answered with 504, or with 503 where the model hangs."""
     stall_s: Annotated[float, Field(gt=0)] = 120.0
     """Seconds in one call of the model after which the seat is not ready; after twice that it is not live."""
     drain_s: Seconds = 30.0

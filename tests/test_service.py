@@ -186,6 +186,18 @@ async def test_a_call_that_hangs_makes_the_seat_stalled_and_then_dead() -> None:
         assert (service.state, service.live) == (State.READY, True)
 
 
+async def test_who_waits_for_a_call_that_hangs_is_told_that_by_their_deadline() -> None:
+    """Not that the transcription took too long: the same file, sent again later, is heard."""
+    held = _Held()
+    async with _service(held.recognizer, deadline_s=0.5, stall_s=0.05) as service:
+        await _ready(service)
+        held.armed.set()
+        with pytest.raises(Stalled) as told:
+            await service.transcribe(_wav(speech([1])))
+        assert isinstance(told.value.__cause__, DeadlineExceeded)
+        held.release.set()
+
+
 async def test_more_requests_than_may_be_inside_are_refused_at_once() -> None:
     """With a time to come back, and the next one is let in when a place is free."""
     held = _Held()

@@ -122,6 +122,15 @@ def test_a_stream_may_take_longer_than_its_client_waits_for_an_event(single: Fak
     assert '"text":"nine"' in answer.text
 
 
+def test_a_model_that_hangs_is_told_by_the_deadline_of_a_stream(start: Start) -> None:
+    """In an event after the first words: it is not this file that took too long."""
+    seat = start(SEAT_MAX_BATCH_S="5", SEAT_DEADLINE_S="2", SEAT_STALL_S="0.5").wait_for("/health/ready")
+    with _streamed(seat, said(*[1, 2, 3] * 4, 9)) as (_, events):
+        *_, error = events
+    assert error["error"]["code"] == "gpu_stalled"
+    seat.sign("nine")
+
+
 def test_a_stream_that_the_seat_cannot_wait_for_is_told_so(start: Start) -> None:
     """When SEAT_DRAIN_S has passed: by an event, as of any fault after the first words."""
     seat = start(SEAT_MAX_BATCH_S="5", SEAT_DRAIN_S="0.2").wait_for("/health/ready")
