@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from seat.errors import TooManySessions
+from seat.batches import Ran
+from seat.errors import Stalled, TooManySessions
 from seat.live import LiveSession
-from seat.recognizer import SAMPLE_RATE, Vocabulary
+from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Vocabulary
 from seat.scheduler import Scheduler
 from seat.telemetry import speaking
 from seat.turn import Event
@@ -29,6 +30,8 @@ class StreamLimits:
     """Seconds that one may last; None for no limit."""
     waiting_s: float
     """Seconds of its audio that may wait to be heard."""
+    stall_s: float
+    """Seconds in which a chunk must be heard."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +95,7 @@ class Streams:
         if len(self._sessions) >= self.limits.sessions:
             raise TooManySessions(limit=self.limits.sessions)
         session = LiveSession(
-            self._scheduler.proceed,
+            self._heard,
             self.vocabulary,
             self.window,
             emit,
@@ -111,3 +114,11 @@ class Streams:
                 self._empty.set()
             self._audio_s += session.tally.audio_s
             self._chunks += session.tally.chunks
+
+    async def _heard(self, chunk: Chunk, deadline_at: float) -> tuple[Recognition, object, Ran]:
+        """As `Scheduler.proceed`, which waits for a call that hangs; who speaks hears of that."""
+        try:
+            async with asyncio.timeout(self.limits.stall_s):
+                return await self._scheduler.proceed(chunk, deadline_at)
+        except TimeoutError as fault:
+            raise Stalled from fault

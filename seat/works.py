@@ -92,6 +92,7 @@ async def assembled(  # noqa: PLR0913  what it is made of, each named
             sessions=settings.max_live_sessions,
             session_s=settings.max_live_s or None,
             waiting_s=settings.max_live_wait_s,
+            stall_s=settings.stall_s,
         ),
     )
     async with scheduler, transcriber:

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from seat.errors import TooManySessions
+from seat.errors import Stalled, TooManySessions
 from seat.executor import Executor
 from seat.memory import Governor
 from seat.queueing import QueueLimits
-from seat.recognizer import SAMPLE_RATE
+from seat.recognizer import SAMPLE_RATE, Waveform
 from seat.scheduler import Scheduler
 from seat.streams import StreamLimits, Streams
 from seat.telemetry import here
-from seat.turn import Event, Whole
+from seat.turn import Event, Failed, Whole
 from seat.vad import Turns
 from tests.fakes import VOCABULARY, FakeRecognizer, hear, speech
 
-LIMITS = StreamLimits(window_s=(3.2, 1.04, 1.04), sessions=2, session_s=None, waiting_s=30)
+LIMITS = StreamLimits(window_s=(3.2, 1.04, 1.04), sessions=2, session_s=None, waiting_s=30, stall_s=30)
 
 
 @asynccontextmanager
-async def _streams(recognizer: FakeRecognizer, sessions: int = 2) -> AsyncIterator[tuple[Streams, Scheduler]]:
+async def _streams(recognizer: FakeRecognizer, **wanted: Any) -> AsyncIterator[tuple[Streams, Scheduler]]:
     governor = Governor(recognizer.meter, cap=None, returns="always")
     governor.settle(16)
     limits = QueueLimits(audio_s=1000, batch_s=60)
     async with Executor() as executor, Scheduler(executor, recognizer, governor, limits, lambda _: None) as scheduler:
-        wanted = StreamLimits(window_s=LIMITS.window_s, sessions=sessions, session_s=None, waiting_s=30)
-        yield Streams(scheduler, VOCABULARY, wanted), scheduler
+        yield Streams(scheduler, VOCABULARY, replace(LIMITS, **wanted)), scheduler
 
 
 async def _ignore(_event: Event) -> None:
@@ -133,3 +135,36 @@ async def test_idle_sessions_cost_no_batch() -> None:
         await asyncio.gather(*map(idle, range(50)))
         assert scheduler.statistics().batches == 0
     assert recognizer.batches == []
+
+
+async def test_what_a_call_that_hangs_does_not_hear_is_told_and_the_session_goes_on() -> None:
+    """The turn fails when a chunk has waited for as long as a call may take; the next one is heard."""
+    told: asyncio.Queue[Failed | Whole] = asyncio.Queue()
+    armed, release = threading.Event(), threading.Event()
+    armed.set()
+
+    def hold(_waveforms: Sequence[Waveform]) -> None:
+        if armed.is_set():
+            release.wait(10)
+
+    async def note(event: Event) -> None:
+        if isinstance(event, Failed | Whole):
+            told.put_nowait(event)
+
+    async with _streams(FakeRecognizer(before=hold), stall_s=0.5) as (streams, _), asyncio.timeout(5):
+        with streams.session(note, None) as session:
+            running = asyncio.create_task(session.run())
+            await session.append(speech([1]))
+            committed = session.commit()
+            failed = await told.get()
+            assert isinstance(failed, Failed)
+            assert (failed.turn, type(failed.fault)) == (committed, Stalled)
+            armed.clear()
+            release.set()
+            await session.append(speech([2]))
+            session.commit()
+            whole = await told.get()
+            assert isinstance(whole, Whole)
+            assert whole.snapshot().text == "two"
+            await session.end()
+            await running

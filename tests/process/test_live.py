@@ -178,6 +178,17 @@ async def test_a_model_that_hangs_keeps_no_process(start: Start) -> None:
     assert "Traceback" not in seat.log_text()
 
 
+async def test_a_model_that_hangs_is_told_to_who_speaks(start: Start) -> None:
+    """After SEAT_STALL_S, as an error; the session goes on, and hears what is said once the model answers again."""
+    seat = start(SEAT_STALL_S="1").wait_for("/health/ready")
+    async with plain(seat) as socket:
+        await say(socket, np.concatenate([speech([9]), SECOND]))
+        assert (await read(socket, "error"))["error"]["code"] == "gpu_stalled"
+        seat.sign("nine")
+        await say(socket, np.concatenate([speech([1]), SECOND]))
+        assert (await read(socket, "final"))["text"] == "one"
+
+
 def kill_one(seat: Seat) -> None:
     """Start a client, and kill it once it is inside."""
     command = [sys.executable, "-m", "seat", "live", "-", "--url", seat.url]
