@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from importlib import resources
@@ -39,6 +41,9 @@ wait is limited by the settings, not here."""
 
 CLOSE_WITHIN_S = 8.0
 """Seconds that the server gets to end by itself once nobody is served any more; five are the model's thread's."""
+
+LOST_DRAIN_S = 3.0
+"""Seconds to finish once the device is lost: who needs the model is answered by then, and others wait in vain."""
 
 LEAVE_S = 5.0
 """Seconds for threads to end once all is told, of which one may hang in a card's driver."""
@@ -188,6 +193,7 @@ async def _serve(
 ) -> int:
     exit_code = 0
     leaving: asyncio.Future[Any] | None = None
+    lost = asyncio.Event()
 
     def fail(fault: BaseException) -> None:
         nonlocal exit_code
@@ -197,6 +203,7 @@ async def _serve(
             log.error("cannot_start", reason=str(fault), exc_info=trace)
         else:
             log.error("device_lost", reason=str(fault), exc_info=trace)
+        lost.set()
         leave()
 
     def stop(name: str) -> None:
@@ -217,8 +224,8 @@ async def _serve(
         await leave_rest()  # half the head of a request, or HTTP/2 that answers no ping
 
     async def give_up() -> None:
-        await asyncio.sleep(settings.drain_s)
-        log.warning("drain_ended", after_s=settings.drain_s, cut_off=len(under_way))
+        after_s = await _drain(settings.drain_s, lost)
+        log.warning("drain_ended", after_s=after_s, cut_off=len(under_way))
         await leave_rest()
 
     async def leave_rest() -> None:
@@ -241,6 +248,16 @@ async def _serve(
     if not serving.cancelled():
         serving.result()
     return exit_code
+
+
+async def _drain(drain_s: float, lost: asyncio.Event) -> float:
+    """Wait for so many seconds, or for a few once the device is lost; returns how many it were."""
+    began_at = time.monotonic()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(drain_s):
+            await lost.wait()
+            await asyncio.sleep(LOST_DRAIN_S)
+    return round(time.monotonic() - began_at, 1)
 
 
 def _leave_within(seconds: float, exit_code: int) -> None:

@@ -140,6 +140,15 @@ class Seat:
         """Send all of a request; its answer can be waited for later."""
         return Pending(self.port, self.request(file))
 
+    def begin_half(self, file: bytes, **headers: str) -> socket.socket:
+        """Send half of an upload, the head included, and no more of it."""
+        request = self.request(file)
+        head = "".join(f"{name}: {value}\r\n" for name, value in {**request.headers, **headers}.items())
+        body = request.read()
+        connection = socket.create_connection(("127.0.0.1", self.port), PATIENCE_S)
+        connection.sendall(f"POST {TRANSCRIPTIONS} HTTP/1.1\r\n{head}\r\n".encode() + body[: len(body) // 2])
+        return connection
+
     def exchange(self, request: bytes) -> bytes:
         """Send bytes as they are, and read what comes back until the connection closes."""
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE_S) as connection:

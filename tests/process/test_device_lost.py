@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.seats import Seat, said
+from tests.process.seats import Seat, read_all, said, until
 
 pytestmark = pytest.mark.process
 
@@ -41,3 +41,20 @@ def test_after_a_fatal_fault_everybody_is_answered_and_the_process_ends(tmp_path
         assert seat.log_lines(event="device_lost")
     assert {(answer.status_code, answer.json()["error"]["code"]) for answer in answers} == {(503, "gpu_lost")}
     assert all(0 < int(answer.headers["retry-after"]) < 120 for answer in answers)
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+def test_after_a_fatal_fault_nobody_keeps_the_process(tmp_path: Path, *, stopping: bool) -> None:
+    """Who stands still in mid-upload is cut off with 503 soon, whatever SEAT_DRAIN_S and a signal before say."""
+    with Seat(tmp_path, ["-c", BREAKS, str(tmp_path)], {"SEAT_DRAIN_S": "600"}) as seat:
+        seat.wait_for("/health/ready")
+        with seat.begin_half(said(1)) as upload:
+            pending = seat.begin(said(8))
+            until(lambda: seat.get("/health").json()["thread"]["running_s"] > 0, what="the model is at work")
+            if stopping:
+                seat.stop()
+                seat.wait_for("/health/ready", 503)
+            (tmp_path / "go").touch()
+            assert pending.answer().json()["error"]["code"] == "gpu_lost"
+            assert b"HTTP/1.1 503 " in read_all(upload)
+        assert seat.exit_code() == 1
