@@ -36,6 +36,7 @@ def build_app(
     load_recognizer: Callable[[], Recognizer],
     on_failure: Callable[[BaseException], None] = lambda _fault: None,
     exposition: Callable[[], bytes] = bytes,
+    on_warm: Callable[[], None] = lambda: None,
 ) -> tuple[ASGIApp, Service]:
     """Compose one seat.
 
@@ -45,11 +46,12 @@ def build_app(
         on_failure: Called on the event loop where loading or warm-up raises, and where the device is lost later; the
             process is of no use then.
         exposition: Writes all metrics for Prometheus; called on a thread. Nothing is measured without.
+        on_warm: As for `Service`.
 
     Returns:
         The application, and the service behind it for whoever must stop it.
     """
-    service, recent, lobby = Service(settings, load_recognizer, on_failure), Recent(), Lobby()
+    service, recent, lobby = Service(settings, load_recognizer, on_failure, on_warm), Recent(), Lobby()
 
     @asynccontextmanager
     async def lifespan(_app: Litestar) -> AsyncIterator[None]:

@@ -113,7 +113,7 @@ def serve(settings: Settings, load_recognizer: Callable[[Settings], Recognizer] 
 
     async def served() -> int:
         try:
-            exit_code = await _serve(settings, partial(_load_for_good, load_recognizer, settings), outlets, listener)
+            exit_code = await _serve(settings, partial(load_recognizer, settings), outlets, listener)
         finally:
             outlets.shut_down()
         _leave_within(LEAVE_S, exit_code)
@@ -122,15 +122,13 @@ def serve(settings: Settings, load_recognizer: Callable[[Settings], Recognizer] 
     return asyncio.run(served())
 
 
-def _load_for_good(load_recognizer: Callable[[Settings], Recognizer], settings: Settings) -> Recognizer:
-    """Load, and take what is there out of the collector's sight.
+def freeze() -> None:
+    """Take what is there out of the collector's sight, once a model is warm: most of it stays for good.
 
     NeMo and torch are 711,000 objects: a full collection walks them in 0.37 s, and holds the GIL, so the loop stops.
     """
-    recognizer = load_recognizer(settings)
     gc.collect()
     gc.freeze()
-    return recognizer
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -233,7 +231,7 @@ async def _serve(
         await asyncio.wait([serving], timeout=CLOSE_WITHIN_S)
         serving.cancel()
 
-    app, service = build_app(settings, load_recognizer, fail, outlets.exposition)
+    app, service = build_app(settings, load_recognizer, fail, outlets.exposition, freeze)
     publish(service, settings.device)
     under_way, port = UnderWay(), listener.getsockname()[1]
     server = make_server(under_way.watching(app), listener)

@@ -84,10 +84,20 @@ class Service:
         settings: Settings,
         load_recognizer: Callable[[], Recognizer],
         on_failure: Callable[[BaseException], None],
+        on_warm: Callable[[], None] = lambda: None,
     ) -> None:
+        """Load nothing yet.
+
+        Args:
+            settings: What the operator asked for.
+            load_recognizer: Called once, on the GPU thread.
+            on_failure: Called on the event loop with what leaves the process of no use.
+            on_warm: Called on the GPU thread between the warm-up and the first request.
+        """
         self._settings = settings
         self._load_recognizer = load_recognizer
         self._on_failure = on_failure
+        self._on_warm = on_warm
         self._executor = Executor()
         self._longest = window_limits(settings).longest
         self._uploads = Budget(UPLOADS_A_REQUEST * settings.max_requests, "{} uploads".format)
@@ -265,6 +275,7 @@ class Service:
             if settings.cuda_graphs:
                 await warm_up.capture(settings.cuda_graphs_batch)
             longest_took_s = await warm_up.run(settings.warmup_seconds)
+            await self._executor.run(self._on_warm)
             await self._open(recognizer, governor, longest_took_s)
         except Exception as fault:  # noqa: BLE001  whatever it is, the process must say so and end
             self._fail(fault)

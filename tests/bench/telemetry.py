@@ -32,7 +32,7 @@ from opentelemetry import trace
 
 from seat import settings
 from seat.ab.statistics import Estimate, compare
-from seat.serve import _load_for_good, load_nemo
+from seat.serve import freeze, load_nemo
 from seat.service import Service
 from seat.telemetry import configure_logging
 from seat.telemetry.providers import set_up
@@ -157,7 +157,7 @@ async def rows(rounds: int | None) -> float:
     """Print the rows; returns the most of what tracing costs at the least."""
     chosen = settings.read({})
     outlets = set_up(os.environ)
-    async with Service(chosen, lambda: _load_for_good(load_nemo, chosen), print) as service:
+    async with Service(chosen, lambda: load_nemo(chosen), print, freeze) as service:
         await service.loaded()
         bench = Bench(service)
         least = [await bench.run(seconds, rounds or usual) for seconds, usual in ROUNDS.items()]

@@ -39,25 +39,38 @@ def main() -> int:
             _wait_for(given.folder / "load")
         if given.fault:
             raise ModelUnavailable(model=settings.model, reason=given.fault)
-        return FakeRecognizer(before=lambda waveforms: _obey(waveforms, given.folder))
+        return FakeRecognizer(before=_Obedience(given.folder))
 
     return serve(read(), load)
 
 
-def _obey(waveforms: Sequence[Waveform], folder: Path) -> None:
-    if any((waveform % TONE_LEVEL).any() for waveform in waveforms):
-        return  # the noise of the warm-up, or what a gateway sends: no word of `speech`, whatever its loudness
-    said = [[SPOKEN[token - 1] for token in hear(waveform).tokens] for waveform in waveforms]
-    seen = {"said": said, "thread": threading.get_ident(), "frozen": gc.get_freeze_count()}
-    with (folder / "calls").open("a") as calls:
-        calls.write(json.dumps(seen | {"did": "begin"}) + "\n")
-        calls.flush()
-        if any(WAITS in words for words in said):
-            _wait_for(folder / WAITS)
-        calls.write(json.dumps(seen | {"did": "end"}) + "\n")
-    if any(RAISES in words for words in said):
-        message = "the fake was told to fail"
-        raise ValueError(message)
+class _Obedience:
+    """What the model does first; what its first call makes stays, as with a real one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: list[object] | None = None
+        self._frozen: dict[str, object] = {}
+
+    def __call__(self, waveforms: Sequence[Waveform]) -> None:
+        if self._made is None:
+            self._made = []
+        if any((waveform % TONE_LEVEL).any() for waveform in waveforms):
+            return  # the noise of the warm-up, or what a gateway sends: no word of `speech`, whatever its loudness
+        if not self._frozen:
+            hidden = not any(each is self._made for each in gc.get_objects())
+            self._frozen = {"frozen": gc.get_freeze_count(), "warm_up_frozen": hidden}
+        said = [[SPOKEN[token - 1] for token in hear(waveform).tokens] for waveform in waveforms]
+        seen = {"said": said, "thread": threading.get_ident(), **self._frozen}
+        with (self._folder / "calls").open("a") as calls:
+            calls.write(json.dumps(seen | {"did": "begin"}) + "\n")
+            calls.flush()
+            if any(WAITS in words for words in said):
+                _wait_for(self._folder / WAITS)
+            calls.write(json.dumps(seen | {"did": "end"}) + "\n")
+        if any(RAISES in words for words in said):
+            message = "the fake was told to fail"
+            raise ValueError(message)
 
 
 def _wait_for(sign: Path) -> None:

@@ -285,9 +285,14 @@ def test_the_model_has_one_caller_on_one_thread(start: Start) -> None:
 
 
 def test_what_was_loaded_is_out_of_the_collectors_sight(fake: FakeSeat) -> None:
-    """Else each full collection walks all of NeMo, 0.37 s with the GIL held: the event loop would stand still."""
+    """Else each full collection walks all of NeMo, 0.37 s with the GIL held: the event loop would stand still.
+
+    And so is what the warm-up made.
+    """
     assert fake.post(said(1)).status_code == 200
-    assert fake.calls()[-1]["frozen"] > 10_000
+    call = fake.calls()[-1]
+    assert call["frozen"] > 10_000
+    assert call["warm_up_frozen"]
 
 
 def test_a_fault_in_a_batch_fails_only_its_own_requests(start: Start) -> None:
