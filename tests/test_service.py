@@ -186,6 +186,36 @@ async def test_a_call_that_hangs_makes_the_seat_stalled_and_then_dead() -> None:
         assert (service.state, service.live) == (State.READY, True)
 
 
+class _Clock:
+    """Stands still, but for the test that moves it; in the place of the module `time`."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds since the test began."""
+        return self.now_s
+
+
+async def test_a_seat_that_does_not_respond_is_live_for_twice_as_long_as_it_is_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever restarts it then must not do so because of one long call."""
+    held, clock = _Held(), _Clock()
+    monkeypatch.setattr("seat.executor.time", clock)
+    async with _service(held.recognizer, stall_s=10) as service:
+        await _ready(service)
+        held.armed.set()
+        hanging = asyncio.create_task(service.transcribe(_wav(speech([1]))))
+        await asyncio.to_thread(held.begun.wait, 5)
+        seen = []
+        for clock.now_s in (9, 11, 19, 21):
+            seen.append((service.state, service.live))
+        held.release.set()
+        await hanging
+    stalled = State.STALLED
+    assert seen == [(State.READY, True), (stalled, True), (stalled, True), (stalled, False)]
+
+
 async def test_who_waits_for_a_call_that_hangs_is_told_that_by_their_deadline() -> None:
     """Not that the transcription took too long: the same file, sent again later, is heard."""
     held = _Held()
