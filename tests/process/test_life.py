@@ -315,6 +315,22 @@ def test_a_fault_in_a_batch_fails_only_its_own_requests(start: Start) -> None:
     assert seat.post(said(1)).json()["text"] == "one"
 
 
+def test_a_clip_behind_a_long_file_waits_for_one_window(start: Start) -> None:
+    """It comes while the model is in the first of a ten minutes' file, and is heard next."""
+    seat = start(SEAT_DECODERS="1", SEAT_MAX_BATCH_S="6").wait_for("/health/ready")
+    long = seat.begin(said(9, *[1, 2, 3] * 200))
+    until(lambda: any("nine" in words for words in seat.words()), what="the model is in the first window")
+    clip = seat.begin(said(8, 8))
+    refused(seat)
+    began = len(seat.words())
+    seat.sign("nine")
+    assert clip.answer().json()["text"] == "eight eight"
+    assert len(long.answer().json()["text"].split()) == 601
+    assert began == 1
+    assert seat.words()[began] == ["eight", "eight"]
+    assert len(seat.words()) > 150
+
+
 def test_decoded_audio_is_bounded_over_all_requests(start: Start) -> None:
     """A file that would be too much beside another comes later; by itself it may be of any length."""
     seat = start(SEAT_MAX_DECODED_MIB="1").wait_for("/health/ready")
