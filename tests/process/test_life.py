@@ -200,10 +200,7 @@ def test_a_free_port_is_told(tmp_path: Path) -> None:
 def test_a_client_that_stands_still_does_not_keep_the_process(start: Start) -> None:
     """An upload that does not go on is given up after the deadline, or refused where it had not begun to be read."""
     seat = start(SEAT_DEADLINE_S="1").wait_for("/health/ready")
-    with socket.create_connection(("127.0.0.1", seat.port), PATIENCE_S) as connection:
-        request = seat.request(said(1))
-        head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
-        connection.sendall(f"POST {TRANSCRIPTIONS} HTTP/1.1\r\n{head}\r\n".encode() + request.read()[:-100])
+    with seat.begin_half(said(1)) as connection:
         seat.stop()
         answer = read_all(connection)
         assert re.match(rb"HTTP/1.1 400 .*invalid_form|HTTP/1.1 503 .*shutting_down", answer, re.DOTALL)
@@ -215,10 +212,7 @@ def test_who_is_cut_off_at_the_end_is_told(start: Start) -> None:
     seat = start(SEAT_DRAIN_S="0.5").wait_for("/health/ready")
     running, stream = seat.begin(said(9)), Pending(seat.port, seat.request(said(9), stream="true"))
     seat.wait_for_words("nine")
-    with socket.create_connection(("127.0.0.1", seat.port), PATIENCE_S) as connection:
-        request = seat.request(said(1))
-        head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
-        connection.sendall(f"POST {TRANSCRIPTIONS} HTTP/1.1\r\n{head}\r\n".encode() + request.read()[:-100])
+    with seat.begin_half(said(1)) as connection:
         refused(seat)
         seat.stop()
         assert b"shutting_down" in read_all(connection)
