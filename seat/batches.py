@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -48,18 +49,35 @@ class Heard:
     """Bytes that the process took after the last of them."""
 
     @classmethod
-    def of(cls, results: Sequence[tuple[Recognition, Ran]], submitted_at: float) -> Heard:
-        """Sum up the windows of a request that was submitted at a time of the monotonic clock."""
+    def of(cls, results: Sequence[tuple[Recognition, Ran]], submitted_at: float, second: Sequence[Ran] = ()) -> Heard:
+        """Sum up the windows of a request that was submitted at a time of the monotonic clock.
+
+        Args:
+            results: One for each window.
+            submitted_at: When it was.
+            second: Batches of windows that were tried once more.
+        """
         batches = [ran for _, ran in results]
-        began_at, last = min(ran.began_at for ran in batches), max(batches, key=lambda ran: ran.ended_at)
+        began_at, last = min(ran.began_at for ran in batches), max((*batches, *second), key=lambda ran: ran.ended_at)
         return cls(
             recognitions=tuple(recognition for recognition, _ in results),
             queue_s=began_at - submitted_at,
             inference_s=last.ended_at - began_at,
             batch_sizes=tuple(ran.size for ran in batches),
-            peak_nbytes=max(ran.footprint.peak for ran in batches),
+            peak_nbytes=max(ran.footprint.peak for ran in (*batches, *second)),
             rest_nbytes=last.footprint.rest_after,
         )
+
+
+class Kind(enum.Enum):
+    """What a request is to the queue."""
+
+    CLIP = "clip"
+    """One window, for which somebody waits."""
+    LIVE = "live"
+    """One chunk of a stream that never ends; the next one comes when this one has been heard."""
+    FILE = "file"
+    """More than one window."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,13 +86,13 @@ class Ticket:
 
     arrival: int
     """Its place among all requests, from 1."""
-    long: bool
-    """Whether it has more than one window."""
+    kind: Kind
+    """What it is."""
     deadline_at: float
     """When its answer is too late, on the monotonic clock."""
     served: int = 0
-    """Windows of it that have run, counted from those of the least served file that waited when it came: who comes
-    later has nothing to catch up with."""
+    """Samples of it that have run, counted from those of the file whose turn it was when it came: who comes later has
+    nothing to catch up with."""
 
 
 @dataclass(slots=True, eq=False)
@@ -98,22 +116,32 @@ class Entry:
 
 
 def choose_batch(
-    waiting: Sequence[Entry], fits: Callable[[int, Entry], bool], most: int | None = None, *, long_leads: bool = False
+    waiting: Sequence[Entry],
+    fits: Callable[[int, Entry], bool],
+    lead: Kind,
+    *,
+    most: int | None = None,
+    eldest: bool = False,
 ) -> list[Entry]:
-    """Choose what runs next.
+    """Choose what runs next, where it has been said whose turn it is.
 
-    Short requests go by their deadlines. Files of more than one window take turns, the least served first, as in fair
-    queueing. Where both kinds wait, short requests lead, but not every batch: whoever calls this sees to it that a file
-    gets its turn. Others of similar length fill the batch in the same order.
+    Clips and chunks go by their deadlines. Files take turns by the audio that has run, the least served first: fair as
+    a deficit round robin, whatever the windows' lengths. Others of similar length fill the batch, first those of the
+    same kind, then clips and chunks, then files.
 
     Args:
-        waiting: At least one entry, in any order.
+        waiting: At least one entry of the kind that leads, in any order.
         fits: Whether a batch of so many samples, padding included, may run with that entry in its lead; not asked for a
             lone window.
+        lead: The kind of the first window.
         most: Windows that a batch may hold; None for any number.
-        long_leads: Whether a file's window leads where one waits; else a short request does.
+        eldest: Whether the clip that leads is the one that came first, not the one with the earliest deadline.
     """
-    first, *others = _in_order(waiting, long_leads=long_leads)
+    first, *others = _in_order(waiting, lead)
+    if eldest and lead is Kind.CLIP:
+        others = [first, *others]
+        first = min((entry for entry in others if entry.ticket.kind is lead), key=lambda entry: entry.ticket.arrival)
+        others.remove(first)
     batch = [first]
     longest = shortest = len(first.waveform)
     for entry in others:
@@ -127,14 +155,15 @@ def choose_batch(
     return batch
 
 
-def _in_order(waiting: Sequence[Entry], *, long_leads: bool) -> list[Entry]:
+def _in_order(waiting: Sequence[Entry], lead: Kind) -> list[Entry]:
     ahead: Counter[Ticket] = Counter()
     keys: dict[Entry, tuple[float, ...]] = {}
     for entry in sorted(waiting, key=lambda entry: entry.turn):
         ticket = entry.ticket
-        urgency = ticket.served + ahead[ticket] if ticket.long else ticket.deadline_at
-        keys[entry] = (ticket.long != long_leads, urgency, ticket.arrival)
-        ahead[ticket] += 1
+        file = ticket.kind is Kind.FILE
+        urgency = ticket.served + ahead[ticket] if file else ticket.deadline_at
+        keys[entry] = (ticket.kind is not lead, file, urgency, ticket.arrival, entry.turn)
+        ahead[ticket] += len(entry.waveform)
     return sorted(waiting, key=keys.__getitem__)
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from seat.batches import Heard
-from seat.errors import RecognitionFailed, Unavailable
 from seat.recognizer import SAMPLE_RATE, Chunk, Recognition, Waveform
 from seat.scheduler import Scheduler
 from seat.stitching import Stitcher
@@ -91,50 +88,17 @@ class Hearing:
     async def _hear(self, scheduler: Scheduler, deadline_at: float) -> Heard:
         if self._carried_frame is not None:
             chunks = [window.chunk(self._waveform, self._carried_frame) for window in self._windows]
-            return await scheduler.carry(chunks, self._take, deadline_at=deadline_at, instead=self._without_tail)
-        tries: list[asyncio.Task[Heard | None]] = []
+            return await scheduler.carry(chunks, self._take, deadline_at=deadline_at, instead=self._shorter_chunk)
+        waveforms = [window.cut(self._waveform) for window in self._windows]
+        return await scheduler.recognize(waveforms, self._take, deadline_at=deadline_at, instead=self._shorter)
 
-        def recognized(number: int, recognition: Recognition) -> None:
-            if recognition.tokens:
-                self._take(number, recognition)
-            else:
-                tries.append(asyncio.create_task(self._try_again(number, recognition, scheduler, deadline_at)))
+    def _shorter(self, number: int) -> Waveform | None:
+        shorter = without_tail(self._windows[number], self._waveform)
+        return None if shorter is None else shorter.cut(self._waveform)
 
-        submitted_at = time.monotonic()
-        try:
-            waveforms = [window.cut(self._waveform) for window in self._windows]
-            heard = await scheduler.recognize(waveforms, recognized, deadline_at=deadline_at)
-            for tried in await asyncio.gather(*tries):
-                if tried is not None:
-                    heard = replace(
-                        heard,
-                        inference_s=max(heard.inference_s, time.monotonic() - submitted_at - heard.queue_s),
-                        peak_nbytes=max(heard.peak_nbytes, tried.peak_nbytes),
-                        rest_nbytes=tried.rest_nbytes,
-                    )
-        finally:
-            for task in tries:
-                task.cancel()
-        return heard
-
-    def _without_tail(self, number: int) -> Chunk | None:
+    def _shorter_chunk(self, number: int) -> Chunk | None:
         shorter = without_tail(self._windows[number], self._waveform)
         return None if shorter is None else shorter.chunk(self._waveform, self._carried_frame or 1)
-
-    async def _try_again(
-        self, number: int, recognition: Recognition, scheduler: Scheduler, deadline_at: float
-    ) -> Heard | None:
-        """Hear a window without its tail, where it has one."""
-        heard = None
-        shorter = await asyncio.to_thread(without_tail, self._windows[number], self._waveform)
-        if shorter is not None:
-            try:
-                heard = await scheduler.recognize([shorter.cut(self._waveform)], deadline_at=deadline_at)
-                recognition = heard.recognitions[0]
-            except (Unavailable, RecognitionFailed):
-                pass  # what there is, is an answer
-        self._take(number, recognition)
-        return heard
 
     def _take(self, number: int, recognition: Recognition) -> None:
         window = self._windows[number]

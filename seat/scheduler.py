@@ -18,8 +18,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from seat.batches import Entry, Heard, Ran, Ticket, smaller
-from seat.errors import DeviceLost, MemoryLimit, RecognitionFailed, SeatError, ShuttingDown, Unavailable
+from seat.batches import Entry, Heard, Kind, Ran, Ticket, smaller
+from seat.errors import DeviceLost, MemoryLimit, RecognitionFailed, SeatError, ShuttingDown
 from seat.executor import Executor, Job
 from seat.faults import is_fatal, is_shortage
 from seat.memory import Governor
@@ -35,6 +35,10 @@ Recognized = Callable[[int, Recognition], None]
 
 def _unheard(_number: int, _recognition: Recognition) -> None:
     """A `Recognized` that nobody looks at."""
+
+
+def _nothing(_number: int) -> None:
+    """Nothing to try in place of a window in which nothing was heard."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,8 +117,7 @@ class Scheduler:
         self._closing = True
         if self._loop is not None:
             self._loop.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._loop
+            await asyncio.wait([self._loop])  # what it raised has been told
         self._runner.close()
         self._settle_all(ShuttingDown)
 
@@ -137,6 +140,7 @@ class Scheduler:
         on_recognized: Recognized = _unheard,
         *,
         deadline_at: float = math.inf,
+        instead: Callable[[int], Waveform | None] = _nothing,
     ) -> Heard:
         """Recognize the windows of one request, side by side.
 
@@ -144,6 +148,8 @@ class Scheduler:
             waveforms: At least one.
             on_recognized: Told of each window as soon as it is recognized, in any order.
             deadline_at: When the answer is too late, on the monotonic clock.
+            instead: Called in another thread with the number of a window in which nothing was heard; gives what to try
+                once in its place, or None. What cannot be tried stays as it was heard.
 
         Raises:
             ExceedsMemory: One of them could never run under the memory cap.
@@ -154,8 +160,32 @@ class Scheduler:
             RecognitionFailed: The model raised on one of them, also when it ran alone.
         """
         ticket, submitted_at = self._admit(waveforms, deadline_at), self._clock()
-        entries = [_entry(waveform, turn, ticket) for turn, waveform in enumerate(waveforms)]
-        return Heard.of(await self._run_all(entries, on_recognized), submitted_at)
+        second: list[asyncio.Task[tuple[int, tuple[Recognition, Ran] | None]]] = []
+
+        def heard(turn: int, recognition: Recognition) -> None:
+            if recognition.tokens or instead is _nothing:
+                on_recognized(turn, recognition)
+            else:
+                second.append(asyncio.create_task(once_more(turn, recognition)))
+
+        async def once_more(turn: int, recognition: Recognition) -> tuple[int, tuple[Recognition, Ran] | None]:
+            other, result = await asyncio.to_thread(instead, turn), None
+            if other is not None:
+                with contextlib.suppress(MemoryLimit, RecognitionFailed):
+                    (result,) = await self._run_all([_entry(other, turn, ticket)], _unheard)
+            on_recognized(turn, result[0] if result else recognition)
+            return turn, result
+
+        try:
+            results = await self._run_all(
+                [_entry(waveform, turn, ticket) for turn, waveform in enumerate(waveforms)], heard
+            )
+            better = {turn: result for turn, result in await asyncio.gather(*second) if result}
+        finally:
+            for task in second:
+                task.cancel()
+        final = [(better.get(turn, result)[0], result[1]) for turn, result in enumerate(results)]
+        return Heard.of(final, submitted_at, [ran for _, ran in better.values()])
 
     async def carry(
         self,
@@ -163,7 +193,7 @@ class Scheduler:
         on_recognized: Recognized = _unheard,
         *,
         deadline_at: float = math.inf,
-        instead: Callable[[int], Chunk | None] = lambda _number: None,
+        instead: Callable[[int], Chunk | None] = _nothing,
     ) -> Heard:
         """Recognize the windows of one request one after the other, the decoder going on from core to core.
 
@@ -171,19 +201,18 @@ class Scheduler:
             chunks: At least one; what each carries is replaced by what the one before it left.
             on_recognized: As for `recognize`, whose errors this raises too.
             deadline_at: As for `recognize`.
-            instead: Called in another thread with the number of a chunk in which nothing was heard; gives what to try
-                once in its place, or None.
+            instead: As for `recognize`, but what it gives is a chunk.
         """
         ticket, submitted_at = self._admit([chunk.waveform for chunk in chunks], deadline_at), self._clock()
         results: list[tuple[Recognition, Ran]] = []
         carried: object | None = None
-        with self._queue.reserved([chunk.waveform for chunk in chunks]) as comes:
+        with self._queue.reserved(ticket, [chunk.waveform for chunk in chunks]) as comes:
             for turn, chunk in enumerate(chunks):
                 comes(chunk.waveform)
                 result, after = await self._proceed(chunk, turn, ticket, carried)
                 other = None if result[0].tokens else await asyncio.to_thread(instead, turn)
                 if other is not None:
-                    with contextlib.suppress(Unavailable, RecognitionFailed):  # what there is, is an answer
+                    with contextlib.suppress(MemoryLimit, RecognitionFailed):
                         result, after = await self._proceed(other, turn, ticket, carried)
                 on_recognized(turn, result[0])
                 results.append(result)
@@ -207,7 +236,7 @@ class Scheduler:
             SeatError: As `recognize`, but for QueueFull.
         """
         self._check_open(len(chunk.waveform))
-        entry = _entry(chunk.waveform, 0, self._queue.place(long=False, deadline_at=deadline_at), chunk)
+        entry = _entry(chunk.waveform, 0, self._queue.place(Kind.LIVE, deadline_at), chunk)
         ((recognition, ran),) = await self._run_all([entry], _unheard)
         return recognition, entry.carried, ran
 
@@ -221,6 +250,7 @@ class Scheduler:
 
     async def _run_all(self, entries: list[Entry], on_recognized: Recognized) -> list[tuple[Recognition, Ran]]:
         """Put windows into the queue and wait for all of them; none stays behind where that fails or is cancelled."""
+        self._check_alive()
         for entry in entries:
             entry.future.add_done_callback(partial(_tell, entry.turn, on_recognized))
         self._queue.add(entries)
@@ -247,11 +277,15 @@ class Scheduler:
         return self._queue.admit(waveforms, deadline_at)
 
     def _check_open(self, longest: int) -> None:
+        self._check_alive()
+        self._governor.admit(longest / SAMPLE_RATE)
+
+    def _check_alive(self) -> None:
+        """See that somebody serves the queue."""
         if self._lost:
             raise DeviceLost
         if self._closing:
             raise ShuttingDown
-        self._governor.admit(longest / SAMPLE_RATE)
 
     async def _serve(self) -> None:
         running: _Attempt | None = None

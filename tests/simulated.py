@@ -65,6 +65,15 @@ class SimulatedExecutor:
     def __init__(self, takes_s: Callable[[], float]) -> None:
         self._takes_s = takes_s
         self._jobs: asyncio.Queue[Job[Any]] = asyncio.Queue()
+        self._call_s = self._into_call_s = 0.0
+
+    def clock(self) -> float:
+        """The loop's time; within a call, from `pass_time` on, the time at which it will have ended."""
+        return asyncio.get_running_loop().time() + self._into_call_s
+
+    def pass_time(self) -> None:
+        """For what is called: let its time pass for whoever asks in it. The others have theirs meanwhile."""
+        self._into_call_s = self._call_s
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._serve())
@@ -87,9 +96,12 @@ class SimulatedExecutor:
 
     async def _serve(self) -> None:
         while True:
-            tell = (await self._jobs.get()).run("simulated")
+            job = await self._jobs.get()
+            self._call_s = self._takes_s()
+            tell = job.run("simulated")
+            self._into_call_s = 0.0
             if tell is not None:
-                await asyncio.sleep(self._takes_s())
+                await asyncio.sleep(self._call_s)
                 tell()
 
 

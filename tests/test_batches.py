@@ -1,6 +1,5 @@
 """What runs together, and what is tried when it cannot."""
 
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -8,14 +7,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from seat.batches import PADDING_LIMIT, Entry, Ticket, choose_batch, smaller
-from seat.queueing import SHORTS_A_TURN
+from seat.batches import PADDING_LIMIT, Entry, Kind, Ticket, choose_batch, smaller
 from seat.recognizer import SAMPLE_RATE
 from seat.telemetry import here
 
 
-def _ticket(arrival: int = 1, *, long: bool = False, deadline_at: float = 0, served: int = 0) -> Ticket:
-    return Ticket(arrival=arrival, long=long, deadline_at=deadline_at, served=served)
+def _ticket(arrival: int = 1, kind: Kind = Kind.CLIP, *, deadline_at: float = 0, served_s: float = 0) -> Ticket:
+    return Ticket(arrival=arrival, kind=kind, deadline_at=deadline_at, served=round(served_s * SAMPLE_RATE))
 
 
 def _entry(seconds: float, ticket: Ticket, *, turn: int = 0) -> Entry:
@@ -32,85 +30,85 @@ def _within(seconds: float) -> Callable[[int, Entry], bool]:
     return lambda samples, _leader: samples <= round(seconds * SAMPLE_RATE)
 
 
+SHORTS = st.lists(st.tuples(st.floats(1, 45), st.floats(0, 600)), max_size=12)
+"""Lengths and deadlines."""
+
+
 @given(
-    clips=st.lists(st.tuples(st.floats(1, 45), st.floats(0, 600)), max_size=20),
-    files=st.lists(st.tuples(st.lists(st.floats(1, 45), min_size=1, max_size=9), st.integers(0, 9)), max_size=6),
+    clips=SHORTS,
+    chunks=SHORTS,
+    files=st.lists(st.tuples(st.lists(st.floats(1, 45), min_size=1, max_size=9), st.floats(0, 90)), max_size=6),
     batch_s=st.floats(1, 200),
-    long_leads=st.booleans(),
+    lead=st.sampled_from(Kind),
+    eldest=st.booleans(),
 )
-def test_a_batch_keeps_its_budget_and_is_led_by_the_right_one(
-    clips: list[tuple[float, float]], files: list[tuple[list[float], int]], batch_s: float, *, long_leads: bool
+def test_a_batch_keeps_its_budget_and_is_led_by_the_right_one(  # noqa: PLR0913  what may wait, each named
+    clips: list[tuple[float, float]],
+    chunks: list[tuple[float, float]],
+    files: list[tuple[list[float], float]],
+    batch_s: float,
+    lead: Kind,
+    *,
+    eldest: bool,
 ) -> None:
-    """Whatever waits: the most urgent of the right kind is first, padding stays in bounds, one window always fits."""
+    """The most urgent of the kind that leads is first, padding stays in bounds, and one window always fits."""
     entries = [
-        _entry(seconds, _ticket(number, deadline_at=deadline_at))
-        for number, (seconds, deadline_at) in enumerate(clips, 1)
+        _entry(seconds, _ticket(number, kind, deadline_at=deadline_at))
+        for kind, shorts in ((Kind.CLIP, clips), (Kind.LIVE, chunks))
+        for number, (seconds, deadline_at) in enumerate(shorts, 1)
     ]
-    for number, (windows, served) in enumerate(files, 100):
-        ticket = _ticket(number, long=True, served=served)
+    for number, (windows, served_s) in enumerate(files, 100):
+        ticket = _ticket(number, Kind.FILE, served_s=served_s)
         entries += [_entry(seconds, ticket, turn=turn) for turn, seconds in enumerate(windows)]
-    assume(entries)
-    batch = choose_batch(entries, _within(batch_s), long_leads=long_leads)
+    assume(any(entry.ticket.kind is lead for entry in entries))
+    batch = choose_batch(entries, _within(batch_s), lead, eldest=eldest)
     leader, lengths = batch[0], [len(entry.waveform) for entry in batch]
     assert len(set(batch)) == len(batch)
-    assert leader.ticket.long == (bool(files) and (long_leads or not clips))
-    if leader.ticket.long:
+    assert leader.ticket.kind is lead
+    if lead is Kind.FILE:
         assert leader.turn == 0
-        assert leader.ticket.served == min(served for _, served in files)
+        assert leader.ticket.served == min(round(served_s * SAMPLE_RATE) for _, served_s in files)
+    elif lead is Kind.CLIP and eldest:
+        assert leader.ticket.arrival == 1
     else:
-        assert leader.ticket.deadline_at == min(deadline_at for _, deadline_at in clips)
+        assert leader.ticket.deadline_at == min(until for _, until in (clips if lead is Kind.CLIP else chunks))
     assert len(batch) == 1 or max(lengths) * len(batch) <= batch_s * SAMPLE_RATE + 1
     assert max(lengths) <= PADDING_LIMIT * min(lengths)
-
-
-@given(
-    files=st.lists(st.integers(1, 12), min_size=1, max_size=6),
-    clips_a_batch=st.integers(0, 3),
-    windows_a_batch=st.integers(1, 4),
-)
-def test_nobody_starves(files: list[int], clips_a_batch: int, windows_a_batch: int) -> None:
-    """Clips keep coming before every batch, and still every file gets on; no file is two windows ahead of another."""
-    tickets = [_ticket(number, long=True) for number in range(len(files))]
-    waiting = [
-        _entry(30, ticket, turn=turn) for ticket, count in zip(tickets, files, strict=True) for turn in range(count)
-    ]
-    done: Counter[Ticket] = Counter()
-    led_by_short, batches, arrivals = 0, 0, len(files)
-    while any(entry.ticket.long for entry in waiting):
-        for _ in range(clips_a_batch):
-            arrivals += 1
-            waiting.append(_entry(20, _ticket(arrivals, deadline_at=arrivals)))
-        batch = choose_batch(waiting, _within(900), windows_a_batch, long_leads=led_by_short >= SHORTS_A_TURN)
-        led_by_short, batches = 0 if batch[0].ticket.long else led_by_short + 1, batches + 1
-        for entry in batch:
-            entry.ticket.served += 1
-            done[entry.ticket] += 1
-            waiting.remove(entry)
-        unfinished = [done[ticket] for ticket, count in zip(tickets, files, strict=True) if done[ticket] < count]
-        assert not unfinished or max(unfinished) - min(unfinished) <= 1
-    assert batches <= (1 + SHORTS_A_TURN) * sum(files)
 
 
 def test_a_batch_holds_no_more_windows_than_it_may() -> None:
     """However short they are."""
     waiting = [_entry(1, _ticket(number)) for number in range(9)]
-    assert choose_batch(waiting, _within(120), 4) == waiting[:4]
+    assert choose_batch(waiting, _within(120), Kind.CLIP, most=4) == waiting[:4]
 
 
-def test_a_clip_goes_before_the_windows_of_a_file_and_then_it_is_the_files_turn() -> None:
-    """A clip that arrives last waits for the batch in work, not for the file; clips alone do not hold up the file."""
-    ticket = _ticket(1, long=True, served=3)
-    file = [_entry(45, ticket, turn=turn) for turn in range(3, 10)]
-    clip = _entry(3, _ticket(7))
-    assert choose_batch([*file, clip], _within(120)) == [clip]
-    assert choose_batch([*file, clip], _within(120), long_leads=True) == file[:2]
+def test_of_equals_the_first_goes_first() -> None:
+    """Where deadlines are the same, or what files were served."""
+    for kind in Kind:
+        waiting = [_entry(1, _ticket(number, kind)) for number in (3, 1, 2)]
+        assert [each.ticket.arrival for each in choose_batch(waiting, _within(120), kind)] == [1, 2, 3]
 
 
-def test_files_take_turns() -> None:
-    """The least served first, then window by window."""
-    first, second = _ticket(1, long=True, served=8), _ticket(2, long=True, served=7)
+def test_a_batch_is_filled_with_its_leaders_kind_then_with_clips_and_chunks_then_with_files() -> None:
+    """All of them in one batch."""
+    clip, chunk = _entry(8, _ticket(1, deadline_at=9)), _entry(8, _ticket(2, Kind.LIVE, deadline_at=1))
+    file = [_entry(8, _ticket(3, Kind.FILE))]
+    file.append(_entry(8, file[0].ticket, turn=1))
+    waiting = [*file, clip, chunk]
+    assert choose_batch(waiting, _within(120), Kind.CLIP) == [clip, chunk, *file]
+    assert choose_batch(waiting, _within(120), Kind.LIVE) == [chunk, clip, *file]
+    assert choose_batch(waiting, _within(120), Kind.FILE) == [*file, chunk, clip]
+
+
+def test_files_take_turns_by_the_audio_that_has_run() -> None:
+    """The least served first, then window by window: many short ones for a long one."""
+    first, second = (_ticket(n, Kind.FILE, served_s=served_s) for n, served_s in ((1, 90), (2, 45)))
     files = [_entry(45, ticket, turn=turn) for ticket in (first, second) for turn in range(2)]
-    assert choose_batch(files, _within(180)) == [files[2], files[0], files[3], files[1]]
+    assert choose_batch(files, _within(180), Kind.FILE) == [files[2], files[0], files[3], files[1]]
+    short, long = _ticket(1, Kind.FILE), _ticket(2, Kind.FILE)
+    files = [_entry(20, long, turn=turn) for turn in range(2)] + [_entry(10, short, turn=turn) for turn in range(4)]
+    order = [(each.ticket.arrival, each.turn) for each in choose_batch(files, _within(180), Kind.FILE)]
+    assert order == [(1, 0), (2, 0), (1, 1), (1, 2), (2, 1), (1, 3)]
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from seat.batches import Entry, Ticket
+from seat.batches import Entry, Kind, Ticket
 from seat.errors import DeviceLost
 from seat.executor import Executor
-from seat.memory import Governor
+from seat.memory import Governor, Result
 from seat.recognizer import SAMPLE_RATE, Waveform
 from seat.runner import Runner
 from seat.telemetry import here
@@ -28,7 +28,7 @@ def _runner(executor: Executor, recognizer: FakeRecognizer) -> Runner:
 
 
 def _entry(waveform: Waveform) -> Entry:
-    ticket = Ticket(arrival=1, long=False, deadline_at=0.0)
+    ticket = Ticket(arrival=1, kind=Kind.CLIP, deadline_at=0.0)
     future = asyncio.get_running_loop().create_future()
     return Entry(waveform=waveform, turn=0, ticket=ticket, origin=here(), future=future)
 
@@ -50,6 +50,23 @@ async def test_a_batch_gives_its_words_and_what_it_took() -> None:
         assert outcome.ran is not None
         assert (outcome.ran.size, outcome.ran.ended_at - outcome.ran.began_at) == (2, 1.0)
     assert recognizer.padded == [[len(entry.waveform) for entry in entries]]
+
+
+async def test_the_governor_is_told_of_padding() -> None:
+    """A batch costs what its longest window does, as often as it has windows."""
+    asked: list[float] = []
+
+    class Noting(Governor):
+        def run(self, padded_s: float, call: Callable[[], Result]) -> Result:
+            asked.append(padded_s)
+            return super().run(padded_s, call)
+
+    governor = Noting(FakeMeter(), cap=None, returns="always")
+    async with Executor() as executor:
+        runner = Runner(executor, FakeRecognizer(), governor, lambda: 0.0)
+        await runner.submit([_entry(speech([digit] * digit)) for digit in (2, 3)]).outcome
+        runner.close()
+    assert asked == [2 * len(speech([3] * 3)) / SAMPLE_RATE]
 
 
 async def test_padding_waits_for_no_thread_of_others() -> None:

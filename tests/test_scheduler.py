@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from seat.batches import Heard
 from seat.errors import DeviceLost, ExceedsMemory, MemoryLimit, QueueFull, RecognitionFailed, ShuttingDown
 from seat.executor import Executor, Job
 from seat.memory import Governor
@@ -39,10 +40,11 @@ def _over(  # noqa: PLR0913  what a test may choose, each named
     cap_mib: int | None = None,
     on_lost: Callable[[BaseException], None] = lambda _fault: None,
     idle_s: float | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Scheduler:
     governor = Governor(recognizer.meter, cap=None if cap_mib is None else cap_mib * MIB, returns="always")
     governor.settle(LONGEST_S)
-    return Scheduler(executor, recognizer, governor, limits, on_lost, idle_s=idle_s)
+    return Scheduler(executor, recognizer, governor, limits, on_lost, idle_s=idle_s, clock=clock)
 
 
 def _gate() -> tuple[FakeRecognizer, threading.Event, threading.Event]:
@@ -97,24 +99,243 @@ async def test_only_the_faulty_members_of_a_batch_fail() -> None:
     assert isinstance(answers[1].__cause__, ValueError)
 
 
-async def test_a_carried_window_whose_second_try_fails_stays_empty() -> None:
+SILENCE, SHORTER = np.zeros(2 * SAMPLE_RATE, np.int16), np.zeros(SAMPLE_RATE, np.int16)
+"""A window in which nothing is heard, and what is tried in its place."""
+
+
+async def _second(scheduler: Scheduler, join: str, shorter: Waveform = SHORTER) -> Heard:
+    """Two windows; the first one is empty and is tried once more."""
+    if join == "independent":
+        return await scheduler.recognize([SILENCE, speech([1, 2])], instead=[shorter, None].__getitem__)
+    chunks = [Chunk(waveform=waveform, first=0, stop=None) for waveform in (SILENCE, speech([1, 2]))]
+    return await scheduler.carry(chunks, instead=[Chunk(waveform=shorter, first=0, stop=None), None].__getitem__)
+
+
+@pytest.mark.parametrize("join", ["independent", "carried"])
+async def test_an_empty_window_is_tried_once_more_in_the_same_place(join: str) -> None:
+    """However full the queue is by then: the request is inside, and no words get lost for want of a place."""
+    recognizer, begun, release = _gate()
+    async with _scheduler(recognizer, QueueLimits(audio_s=24, batch_s=30)) as scheduler:
+        asked = asyncio.create_task(_second(scheduler, join, speech([7])))
+        await asyncio.to_thread(begun.wait, 5)
+        others = [asyncio.create_task(scheduler.recognize([speech([3] * 20)]))]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFull):
+            await scheduler.recognize([speech([7])])
+        release.set()
+        heard = await asked
+        await asyncio.gather(*others)
+        assert scheduler.statistics().queue.audio_s == 0
+    assert [recognition.tokens for recognition in heard.recognitions] == [(8,), (2, 3)]
+    assert len(heard.batch_sizes) == 2
+
+
+@pytest.mark.parametrize("join", ["independent", "carried"])
+@pytest.mark.parametrize("message", ["no", "not enough memory: you tried to allocate"])
+async def test_an_empty_window_whose_second_try_fails_stays_empty(join: str, message: str) -> None:
     """What was heard in the others is an answer."""
     refused = []
 
     def refuse(waveforms: Sequence[Waveform]) -> None:
-        if any(len(waveform) == SAMPLE_RATE for waveform in waveforms):
+        if any(len(waveform) == len(SHORTER) for waveform in waveforms):
             refused.append(waveforms)
-            message = "no"
-            raise ValueError(message)
+            raise RuntimeError(message)
 
-    silence, shorter = np.zeros(2 * SAMPLE_RATE, np.int16), np.zeros(SAMPLE_RATE, np.int16)
-    chunks = [Chunk(waveform=waveform, first=0, stop=None) for waveform in (silence, speech([1, 2]))]
-    second = [Chunk(waveform=shorter, first=0, stop=None), None]
     async with _scheduler(FakeRecognizer(before=refuse)) as scheduler:
-        heard = await scheduler.carry(chunks, instead=second.__getitem__)
+        heard = await _second(scheduler, join)
         assert scheduler.statistics().queue.audio_s == 0
     assert [len(recognition.tokens) for recognition in heard.recognitions] == [0, 2]
-    assert len(refused) == 1
+    assert refused
+
+
+@pytest.mark.parametrize("join", ["independent", "carried"])
+async def test_a_device_that_is_lost_in_a_second_try_is_lost(join: str) -> None:
+    """Half a transcript would look like a whole one."""
+
+    def break_(waveforms: Sequence[Waveform]) -> None:
+        if any(len(waveform) == len(SHORTER) for waveform in waveforms):
+            message = "CUDA error: an illegal memory access was encountered"
+            raise RuntimeError(message)
+
+    losses = list[BaseException]()
+    async with _scheduler(FakeRecognizer(before=break_), on_lost=losses.append) as scheduler:
+        with pytest.raises(DeviceLost):
+            await asyncio.wait_for(_second(scheduler, join), 10)
+    assert len(losses) == 1
+
+
+async def test_who_comes_back_after_the_device_was_lost_is_answered() -> None:
+    """A file between two of its windows then: nobody serves the queue any more."""
+    hand, losses = ByHand(), list[BaseException]()
+    asking, go_on = threading.Event(), threading.Event()
+
+    def instead(_number: int) -> Chunk | None:
+        asking.set()
+        go_on.wait(10)
+        return Chunk(waveform=SHORTER, first=0, stop=None)
+
+    def break_(waveforms: Sequence[Waveform]) -> None:
+        if hear(waveforms[0]).tokens:
+            message = "CUDA error: an illegal memory access was encountered"
+            raise RuntimeError(message)
+
+    async with _over(cast("Executor", hand), FakeRecognizer(before=break_), on_lost=losses.append) as scheduler:
+        file = asyncio.create_task(scheduler.carry([Chunk(waveform=SILENCE, first=0, stop=None)] * 2, instead=instead))
+        (await hand.next())()
+        await asyncio.to_thread(asking.wait, 10)
+        clip = asyncio.create_task(scheduler.recognize([speech([1])]))
+        (await hand.next())()
+        with pytest.raises(DeviceLost):
+            await clip
+        go_on.set()
+        with pytest.raises(DeviceLost):
+            await asyncio.wait_for(file, 10)
+
+
+async def test_a_second_try_is_dropped_where_its_request_fails() -> None:
+    """Nobody waits for it any more: it leaves the queue, and never runs."""
+    hand = ByHand()
+
+    def fail(waveforms: Sequence[Waveform]) -> None:
+        if any(hear(waveform).tokens for waveform in waveforms):
+            raise ValueError
+
+    recognizer, long = FakeRecognizer(before=fail), speech([1] * 9)
+    async with _over(cast("Executor", hand), recognizer) as scheduler:
+        file = asyncio.create_task(scheduler.recognize([SILENCE, long], instead=[SHORTER, None].__getitem__))
+        (await hand.next())()
+        while scheduler.statistics().queue.audio_s * SAMPLE_RATE < len(SHORTER):
+            await asyncio.sleep(0)
+        tell = await hand.next()
+        assert [list(map(len, recognizer.batches))[-1], recognizer.batches[-1]] == [1, [len(long)]]
+        tell()
+        with pytest.raises(RecognitionFailed):
+            await asyncio.wait_for(file, 10)
+        assert scheduler.statistics().queue.windows == 0
+    assert [len(SHORTER)] not in recognizer.batches
+
+
+async def test_chunks_and_clips_share_a_batch() -> None:
+    """Each has what is its own: a stretch from what it carried, or the whole."""
+    recognizer, begun, release = _gate()
+    sound = speech([1, 2, 3])
+    async with _scheduler(recognizer) as scheduler:
+        first = asyncio.create_task(scheduler.recognize([speech([4] * 9)]))
+        await asyncio.to_thread(begun.wait, 5)
+        chunk = Chunk(waveform=sound, first=20, stop=30, carried=5)
+        clip = asyncio.create_task(scheduler.recognize([sound]))
+        live = asyncio.create_task(scheduler.proceed(chunk, deadline_at=time.monotonic() + 1))
+        await asyncio.sleep(0)
+        release.set()
+        recognition, carried, ran = await live
+        heard = await clip
+        await first
+    assert recognizer.batches[1:] == [[len(sound), len(sound)]]
+    assert (recognition.tokens, carried, ran.size) == ((3,), 6, 2)
+    assert (heard.recognitions, heard.batch_sizes) == ((hear(sound),), (2,))
+
+
+async def test_a_carried_file_goes_on_from_window_to_window() -> None:
+    """Each has what the one before it left."""
+    carried: list[object] = []
+
+    class Noting(FakeRecognizer):
+        def proceed(self, chunks: Sequence[Chunk], padded: object | None = None) -> list[tuple[Recognition, object]]:
+            carried.extend(chunk.carried for chunk in chunks)
+            return super().proceed(chunks, padded)
+
+    async with _scheduler(Noting()) as scheduler:
+        await scheduler.carry([Chunk(waveform=speech([digit]), first=0, stop=None) for digit in (1, 2, 3)])
+    assert carried == [None, 1, 2]
+
+
+async def test_who_leaves_makes_room_for_the_next_to_stand_ready() -> None:
+    """While a batch runs, what stood behind it is chosen anew, and padded."""
+    recognizer, begun, release = _gate()
+    async with _scheduler(recognizer) as scheduler:
+        running = asyncio.create_task(scheduler.recognize([speech([1])]))
+        await asyncio.to_thread(begun.wait, 5)
+        urgent, other = [
+            asyncio.create_task(scheduler.recognize([speech([digit] * digit)], deadline_at=time.monotonic() + digit))
+            for digit in (3, 9)
+        ]
+        async with asyncio.timeout(5):
+            while [len(speech([3] * 3))] not in recognizer.padded:
+                await asyncio.sleep(0.001)
+            urgent.cancel()
+            while [len(speech([9] * 9))] not in recognizer.padded:
+                await asyncio.sleep(0.001)
+        release.set()
+        await asyncio.gather(running, other)
+
+
+async def test_a_batch_teaches_how_long_the_next_takes() -> None:
+    """By the clock, from its beginning to its end: what would be late by that is refused."""
+    now_s = 0.0
+
+    def take(waveforms: Sequence[Waveform]) -> None:
+        nonlocal now_s
+        now_s += 10 * sum(map(len, waveforms)) / SAMPLE_RATE
+
+    hand = ByHand()
+    async with _over(cast("Executor", hand), FakeRecognizer(before=take), clock=lambda: now_s) as scheduler:
+        first = asyncio.create_task(scheduler.recognize([speech([1])]))
+        (await hand.next())()
+        await first
+        clip = asyncio.create_task(scheduler.recognize([speech([2])], deadline_at=now_s + 1))
+        await asyncio.sleep(0)
+        scheduler.refuse_late(now_s + 10.1 * len(speech([2])) / SAMPLE_RATE)
+        with pytest.raises(QueueFull) as caught:
+            scheduler.refuse_late(now_s + 9.9 * len(speech([2])) / SAMPLE_RATE - 5)
+        assert caught.value.retry_after_s == 6
+        (await hand.next())()
+        await clip
+
+
+async def test_who_is_told_of_a_lost_device_finds_everybody_answered() -> None:
+    """Nothing waits any more then."""
+    waiting: list[int] = []
+
+    def break_(_waveforms: Sequence[Waveform]) -> None:
+        message = "CUDA error: an illegal memory access was encountered"
+        raise RuntimeError(message)
+
+    async with _scheduler(
+        FakeRecognizer(before=break_), on_lost=lambda _: waiting.append(scheduler.statistics().queue.windows)
+    ) as scheduler:
+        asked = [scheduler.recognize([speech([digit] * digit)]) for digit in (1, 9)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [DeviceLost, DeviceLost]
+    assert waiting == [0]
+
+
+async def test_a_bug_of_ours_answers_everybody() -> None:
+    """Where the loop itself raises, whoever waits hears of it, and so does who runs the process."""
+    losses = list[BaseException]()
+    async with _scheduler(FakeRecognizer(), on_lost=losses.append) as scheduler:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(scheduler._queue, "choose", lambda: 1 / 0)
+            with pytest.raises(DeviceLost):
+                await asyncio.wait_for(scheduler.recognize([speech([1])]), 10)
+    assert [type(fault) for fault in losses] == [ZeroDivisionError]
+
+
+async def test_a_device_that_is_lost_while_the_weights_come_back_is_lost() -> None:
+    """The process is of no use any more, and who waits is told."""
+
+    class Breaking(FakeRecognizer):
+        def restore(self) -> None:
+            if self.moves:
+                message = "CUDA error: an illegal memory access was encountered"
+                raise RuntimeError(message)
+            super().restore()
+
+    losses = list[BaseException]()
+    async with _scheduler(Breaking(), idle_s=0.01, on_lost=losses.append) as scheduler:
+        await _idle(scheduler)
+        with pytest.raises(DeviceLost):
+            await asyncio.wait_for(scheduler.recognize([speech([1])]), 10)
+    assert len(losses) == 1
 
 
 async def test_too_few_answers_are_a_fault_of_those_that_miss_one() -> None:
@@ -212,7 +433,8 @@ async def test_what_would_be_late_is_refused_before_it_is_read() -> None:
         tasks = [asyncio.create_task(scheduler.recognize([speech([1])]))]
         await asyncio.to_thread(begun.wait, 5)
         scheduler.refuse_late(time.monotonic() + 20)
-        tasks.append(asyncio.create_task(scheduler.recognize([np.zeros(3000 * SAMPLE_RATE, np.int16)])))
+        waits = scheduler.recognize([np.zeros(3000 * SAMPLE_RATE, np.int16)], deadline_at=time.monotonic() + 10)
+        tasks.append(asyncio.create_task(waits))
         await asyncio.sleep(0)
         scheduler.refuse_late(time.monotonic() + 6000)
         with pytest.raises(QueueFull):
@@ -244,7 +466,8 @@ async def test_a_request_that_would_be_late_is_refused_at_once() -> None:
     async with _scheduler(recognizer, QueueLimits(audio_s=100_000, batch_s=30)) as scheduler:
         tasks = [asyncio.create_task(scheduler.recognize([speech([1])]))]
         await asyncio.to_thread(begun.wait, 5)
-        tasks.append(asyncio.create_task(scheduler.recognize([np.zeros(3000 * SAMPLE_RATE, np.int16)])))
+        waits = scheduler.recognize([np.zeros(3000 * SAMPLE_RATE, np.int16)], deadline_at=time.monotonic() + 10)
+        tasks.append(asyncio.create_task(waits))
         await asyncio.sleep(0)
         with pytest.raises(QueueFull) as caught:
             await scheduler.recognize([speech([1])], deadline_at=time.monotonic() + 20)

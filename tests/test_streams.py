@@ -103,21 +103,32 @@ async def test_sessions_and_files_share_batches() -> None:
     assert max(map(len, recognizer.batches)) > 1
 
 
-async def test_a_live_chunk_goes_before_what_has_more_time() -> None:
-    """It is let in where the queue is full, and runs before clips that wait longer than it may."""
-    recognizer = FakeRecognizer()
+async def test_a_live_chunk_goes_before_a_file_and_after_one_clip() -> None:
+    """It is let in where the queue is full, and waits behind what runs for no more than a clip."""
+    begun, release = threading.Event(), threading.Event()
+
+    def wait(_waveforms: Sequence[Waveform]) -> None:
+        begun.set()
+        release.wait(10)
+
+    recognizer, live = FakeRecognizer(before=wait), speech([5])
     async with _streams(recognizer) as (streams, scheduler):
-        clips = [asyncio.create_task(scheduler.recognize([speech([1] * count)])) for count in (30, 31)]
+        tasks = [asyncio.create_task(scheduler.recognize([speech([1])]))]
+        await asyncio.to_thread(begun.wait, 10)
+        others = ([speech([1] * 30)] * 2, [speech([2] * 15)], [speech([3] * 5)])
+        tasks += [asyncio.create_task(scheduler.recognize(windows)) for windows in others]
         await asyncio.sleep(0)
         with streams.session(_ignore, None) as session:
-            await session.append(speech([5]))
+            await session.append(live)
             session.commit()
             await session.end()
-            await session.run()
-        await asyncio.gather(*clips)
-    live = len(speech([5]))
-    order = [batch for batch in recognizer.batches if max(batch) > SAMPLE_RATE]
-    assert live in order[1] or live in order[0]
+            tasks.append(asyncio.create_task(session.run()))
+            while scheduler.statistics().queue.windows < 5:
+                await asyncio.sleep(0)
+            release.set()
+            await asyncio.gather(*tasks)
+    led = [batch[0] for batch in recognizer.batches]
+    assert led[1:4] == [len(speech([2] * 15)), len(live), len(speech([3] * 5))]
 
 
 async def test_idle_sessions_cost_no_batch() -> None:
