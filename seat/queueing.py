@@ -142,7 +142,7 @@ class Queue:
         now, before_s = self.statistics(), self._before_s(own_s, deadline_at, file=file)
         late_s = self._clock() + before_s * self._seconds_per_audio_s - deadline_at
         excess_s = min(now.audio_s, now.audio_s + own_s - self._limits.audio_s)
-        if now.requests and (excess_s > 0 or late_s > 0):
+        if excess_s > 0 or late_s > 0:
             passes_s = max(late_s, excess_s * self._seconds_per_audio_s)
             retry_after_s = min(LONGEST_RETRY_AFTER_S, max(1, math.ceil(passes_s)))
             raise QueueFull(waiting=f"{now.audio_s:.0f} seconds of audio", retry_after_s=retry_after_s)

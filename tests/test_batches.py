@@ -7,8 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from seat.batches import PADDING_LIMIT, Entry, Kind, Ticket, choose_batch, smaller
-from seat.recognizer import SAMPLE_RATE
+from seat.batches import PADDING_LIMIT, Entry, Heard, Kind, Ran, Ticket, choose_batch, smaller
+from seat.memory import Footprint
+from seat.recognizer import NOTHING, SAMPLE_RATE
 from seat.telemetry import here
 
 
@@ -121,3 +122,19 @@ def test_what_ran_out_of_memory_is_tried_in_halves_and_then_singly(size: int, tr
     parts = smaller(batch, tries)
     assert [len(part) for part in parts] == sizes
     assert not parts or [entry for part in parts for entry in part] == batch
+
+
+def test_what_a_request_took_counts_its_second_tries() -> None:
+    """Until the last of them ended, at the most of them all; its windows have the batches they were heard in first."""
+    rans = [
+        Ran(
+            size=size,
+            began_at=began_at,
+            ended_at=began_at + 1,
+            footprint=Footprint(rest_before=0, peak=peak, rest_after=rest, allocator=None),
+        )
+        for size, began_at, peak, rest in ((2, 5.0, 10, 1), (3, 6.0, 20, 2), (1, 9.0, 30, 3))
+    ]
+    heard = Heard.of([(NOTHING, ran) for ran in rans[:2]], 4.0, rans[2:])
+    assert (heard.queue_s, heard.inference_s, heard.batch_sizes) == (1.0, 5.0, (2, 3))
+    assert (heard.peak_nbytes, heard.rest_nbytes) == (30, 3)

@@ -62,6 +62,20 @@ async def test_a_call_whose_waiter_has_gone_is_skipped() -> None:
     assert ran == []
 
 
+async def test_a_call_is_taken_back_or_has_begun() -> None:
+    """Exactly one of both; who waits for one that was taken back hears so."""
+    begun, release, calls = threading.Event(), threading.Event(), list[int]()
+    async with Executor() as executor:
+        running = executor.submit(lambda: (begun.set(), release.wait(5)))
+        waiting = executor.submit(lambda: calls.append(1))
+        await asyncio.to_thread(begun.wait, 5)
+        assert (running.withdraw(), waiting.withdraw(), waiting.withdraw()) == (False, True, False)
+        assert waiting.outcome.cancelled()
+        release.set()
+        await running.outcome
+    assert calls == []
+
+
 async def test_context_variables_travel_with_a_call() -> None:
     """What a task binds is seen on the thread."""
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")

@@ -204,15 +204,18 @@ async def test_a_second_try_is_dropped_where_its_request_fails() -> None:
     async with _over(cast("Executor", hand), recognizer) as scheduler:
         file = asyncio.create_task(scheduler.recognize([SILENCE, long], instead=[SHORTER, None].__getitem__))
         (await hand.next())()
-        while scheduler.statistics().queue.audio_s * SAMPLE_RATE < len(SHORTER):
-            await asyncio.sleep(0)
         tell = await hand.next()
-        assert [list(map(len, recognizer.batches))[-1], recognizer.batches[-1]] == [1, [len(long)]]
+        assert recognizer.batches == [[len(SILENCE)], [len(long)]]
+        async with asyncio.timeout(10):
+            while scheduler.statistics().queue.audio_s * SAMPLE_RATE != len(SHORTER):
+                await asyncio.sleep(0.001)
         tell()
         with pytest.raises(RecognitionFailed):
             await asyncio.wait_for(file, 10)
         assert scheduler.statistics().queue.windows == 0
-    assert [len(SHORTER)] not in recognizer.batches
+        while not hand.jobs.empty():
+            hand.jobs.get_nowait().run("by hand")
+    assert recognizer.batches == [[len(SILENCE)], [len(long)]]
 
 
 async def test_chunks_and_clips_share_a_batch() -> None:
@@ -424,6 +427,22 @@ async def test_who_leaves_a_batch_that_has_begun_takes_no_other_along() -> None:
         (await hand.next())()
         (await asyncio.wait_for(callers[0], 10), await asyncio.wait_for(callers[2], 10))
     assert losses == []
+
+
+async def test_a_batch_that_has_begun_is_not_chosen_anew() -> None:
+    """Somebody more urgent comes after it has begun, and before the end of the one before it is known: it runs once."""
+    hand, recognizer = ByHand(), FakeRecognizer()
+    async with _over(cast("Executor", hand), recognizer) as scheduler:
+        callers = [asyncio.create_task(scheduler.recognize([speech([digit] * digit)])) for digit in (1, 4)]
+        first, second = await hand.next(), await hand.next()
+        urgent = scheduler.recognize([speech([9] * 9)], deadline_at=time.monotonic() + 9)
+        callers.append(asyncio.create_task(urgent))
+        await asyncio.wait(callers, timeout=0.1)
+        first()
+        second()
+        (await hand.next())()
+        await asyncio.wait_for(asyncio.gather(*callers), 10)
+    assert recognizer.batches == [[len(speech([digit] * digit))] for digit in (1, 4, 9)]
 
 
 async def test_what_would_be_late_is_refused_before_it_is_read() -> None:
