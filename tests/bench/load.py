@@ -29,10 +29,8 @@ LENGTHS_S = (1, 2, 3, 4, 5, 6, 7, 8)
 LONG_S = 3600
 LONG_TURNS = 3
 """How often the long file is sent, with clips beside it and without."""
-CLIP_S = 3
-"""Seconds of such a clip."""
 CLIPS_A_SECOND = 2.0
-"""Clips beside the long file."""
+"""Clips beside the long file, of the same lengths as without one."""
 
 
 @dataclass(slots=True)
@@ -102,7 +100,7 @@ async def beside_a_long_file(client: httpx.AsyncClient, clips: dict[int, bytes],
     """Print how a long file and clips fare beside each other and alone, in turns."""
     alone: list[float] = []
     beside: list[float] = []
-    idle, shorts = Outcome(), Outcome()
+    idle, shorts, drawn = Outcome(), Outcome(), random.Random(LONG_S)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "long.wav"
         path.write_bytes(wav(speech(LONG_S)))
@@ -112,16 +110,17 @@ async def beside_a_long_file(client: httpx.AsyncClient, clips: dict[int, bytes],
             async with asyncio.TaskGroup() as group:
                 file = group.create_task(send_long(str(client.base_url), path))
                 while not file.done():
-                    group.create_task(one(client, CLIP_S, clips[CLIP_S], shorts))
+                    seconds = drawn.choice(LENGTHS_S)
+                    group.create_task(one(client, seconds, clips[seconds], shorts))
                     await asyncio.sleep(1 / CLIPS_A_SECOND)
             beside.append(file.result())
     alone_s, beside_s = statistics.median(alone), statistics.median(beside)
     print(
         f"\nOne hour of audio: {alone_s:.1f} s alone, {beside_s:.1f} s beside {CLIPS_A_SECOND:g} clips a second "
-        f"({beside_s / alone_s:.2f}x, medians of {LONG_TURNS}); of {len(shorts.latencies_ms)} clips of {CLIP_S} s p50 "
-        f"{shorts.percentile(0.5):.0f} ms, p99 {shorts.percentile(0.99):.0f} ms "
-        f"({shorts.percentile(0.99) / idle.percentile(0.5):.1f}x the p50 of {idle.percentile(0.5):.0f} ms that clips "
-        f"of all lengths have between), {shorts.refused + shorts.failed} errors."
+        f"({beside_s / alone_s:.2f}x, medians of {LONG_TURNS}); of {len(shorts.latencies_ms)} clips p50 "
+        f"{shorts.percentile(0.5):.0f} ms, p95 {shorts.percentile(0.95):.0f} ms, p99 {shorts.percentile(0.99):.0f} ms "
+        f"({shorts.percentile(0.99) / idle.percentile(0.5):.1f}x the p50 of {idle.percentile(0.5):.0f} ms that they "
+        f"have without the file), {shorts.refused + shorts.failed} errors."
     )
 
 
