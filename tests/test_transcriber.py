@@ -45,9 +45,10 @@ class Crowd:
         self.transcriber, self._scheduler = transcriber, scheduler
         self._inside: list[asyncio.Task[tuple[Transcript, Timings]]] = []
 
-    def come(self, source: io.BytesIO) -> asyncio.Task[tuple[Transcript, Timings]]:
+    def come(self, source: io.BytesIO, deadline_s: float = math.inf) -> asyncio.Task[tuple[Transcript, Timings]]:
         """Bring a file."""
-        self._inside.append(asyncio.create_task(self.transcriber.transcribe(source, Listeners())))
+        transcribing = self.transcriber.transcribe(source, Listeners(), deadline_s=deadline_s)
+        self._inside.append(asyncio.create_task(transcribing))
         return self._inside[-1]
 
     async def wait_for(self, *, running: int, waiting: int) -> None:
@@ -59,10 +60,10 @@ class Crowd:
             await asyncio.sleep(0.001)
 
     async def fill(self) -> None:
-        """Have one run and one wait; who comes next would wait for more than a day, as far as is known."""
+        """Have one run and a hasty one wait; who comes next waits for more than a day, as far as is known."""
         self.come(io.BytesIO(CLIP))
         await self.wait_for(running=1, waiting=0)
-        self.come(io.BytesIO(CLIP))
+        self.come(io.BytesIO(CLIP), deadline_s=20)
         await self.wait_for(running=1, waiting=1)
         self._scheduler.learn(100_000, 1)
 
