@@ -2,7 +2,7 @@
 
 Who may wait and who runs next is said by `seat.queueing`, how a batch runs by `seat.runner`; this is the loop, and what
 becomes of faults. While a batch runs, the one that would run next stands behind it, padded. It is chosen anew whenever
-somebody comes or goes, so a clip waits for the batch that runs and for no other.
+somebody comes or goes, so a clip waits for the batch that runs, and for another only where it is that one's turn.
 """
 
 from __future__ import annotations
