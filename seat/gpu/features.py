@@ -45,5 +45,5 @@ def _normalized(features: torch.Tensor, frames: torch.Tensor) -> torch.Tensor:
     count = (~beyond).sum(dim=2)
     mean = features.masked_fill(beyond, 0).sum(dim=2) / count
     centred = (features - mean[:, :, None]).masked_fill_(beyond, 0)
-    deviation = ((centred**2).sum(dim=2) / (count - 1)).sqrt().masked_fill_(count < 2, 0) + _LEAST_DEVIATION  # noqa: PLR2004  one frame has none
+    deviation = ((centred**2).sum(dim=2) / (count - 1)).sqrt().masked_fill_(count == 1, 0) + _LEAST_DEVIATION
     return centred.div_(deviation[:, :, None])
