@@ -55,7 +55,7 @@ class QueueStatistics:
     """Seconds of audio in them."""
 
 
-class Turns:
+class Rotation:
     """Says whose turn it is to lead a batch: a clip's, if somebody else has not been passed over for too long.
 
     Live chunks are passed over by one clip, files by `SHORTS_A_TURN` of both. Among clips the one with the earliest
@@ -104,7 +104,7 @@ class Queue:
         self._limits, self._fits, self._clock = limits, fits, clock
         self._entries: list[Entry] = []
         self._arrivals = 0
-        self._turns = Turns()
+        self._rotation = Rotation()
         self._turn_at = 0
         """What the file whose turn it was last had been served by then."""
         self._to_come: Counter[Ticket] = Counter()
@@ -180,16 +180,16 @@ class Queue:
         return choose_batch(
             self._entries,
             self._may_run,
-            self._turns.lead({entry.ticket.kind for entry in self._entries}),
+            self._rotation.lead({entry.ticket.kind for entry in self._entries}),
             most=self._limits.windows,
-            eldest=self._turns.eldest,
+            eldest=self._rotation.eldest,
         )
 
     def take(self, batch: Sequence[Entry]) -> None:
         """Move what runs now out of the queue."""
         leader, chosen = batch[0].ticket, set(batch)
         self._entries = [entry for entry in self._entries if entry not in chosen]
-        self._turns.led(leader, {entry.ticket for entry in self._entries})
+        self._rotation.led(leader, {entry.ticket for entry in self._entries})
         if leader.kind is Kind.FILE:
             self._turn_at = max(self._turn_at, leader.served)
         for entry in batch:
